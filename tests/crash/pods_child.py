@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from trainmaster.node.shims.supervisor import Happening, Supervisor
+from trainmaster.node.shims.supervisor import ShimEvent, Supervisor
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, SandboxSpec
 
 LINES = 20
@@ -46,7 +46,7 @@ def make_container(root: Path, number: int, level: str) -> tuple[ContainerSpec, 
 
 
 async def main(root: Path, level: str, count: int) -> None:
-    def ignore(_: Happening) -> None:
+    def ignore(_: ShimEvent) -> None:
         """Whatever happens is on disk for whoever comes after us."""
 
     async with Supervisor(root / "pods", ignore, level) as supervisor:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from trainmaster.node.shims.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
+from trainmaster.node.shims.supervisor import AttemptEnded, Began, Lost, ShimEvent, Supervisor
 from trainmaster.shim.log_sink import HEAD_BYTES
 from trainmaster.shim.processes import read_start_ticks
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, ProcessIdentity, SandboxSpec, decode
@@ -23,15 +23,15 @@ class Shims:
     def __init__(self, root: Path, level: str = PLAIN) -> None:
         self.root = root
         self.level = level
-        self.happened: list[Happening] = []
+        self.happened: list[ShimEvent] = []
         self._news = asyncio.Event()
         self.supervisor = Supervisor(root, self._note, level)
 
-    def _note(self, happening: Happening) -> None:
+    def _note(self, happening: ShimEvent) -> None:
         self.happened.append(happening)
         self._news.set()
 
-    async def wait(self, wanted: Callable[[Happening], Any]) -> Happening:
+    async def wait(self, wanted: Callable[[ShimEvent], Any]) -> ShimEvent:
         async with asyncio.timeout(LIMIT):
             while True:
                 for happening in self.happened:

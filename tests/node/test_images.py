@@ -17,7 +17,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
 from trainmaster.node.images import fetch_program, layers
 from trainmaster.node.images.contract import Check, Errand, ErrandReport, ImageError
-from trainmaster.node.images.environments import Environments, InstallLimits, Order, hash_packages
+from trainmaster.node.images.environments import Environments, InstallLimits, InstallRequest, hash_packages
 
 pytestmark = pytest.mark.node
 
@@ -98,9 +98,9 @@ def build(root: Path, index: Path, **environ: str) -> tuple[Environments, LocalE
     return Environments(root / "environments", known, SystemClock(), errands, InstallLimits()), errands
 
 
-def order(*requirements: str, is_tenants: bool = False, namespace: str = "uid-1", user: int | None = None) -> Order:
+def order(*requirements: str, is_tenants: bool = False, namespace: str = "uid-1", user: int | None = None) -> InstallRequest:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
-    return Order(Pod(pod), "main", namespace, is_tenants, user, requirements)
+    return InstallRequest(Pod(pod), "main", namespace, is_tenants, user, requirements)
 
 
 def say_nothing(_: str) -> None:

@@ -83,28 +83,28 @@ def make_pod(index: int, attempt: int, life: int = 0) -> dict[str, Any]:
     return {"metadata": {"name": f"p{index}", "uid": f"u{index}-{attempt}-{life}", "labels": labels}}
 
 
-def give(root: Path, index: int, attempt: int, *, restart: int = 0, life: int = 0) -> dict[str, str]:
+def add_directories(root: Path, index: int, attempt: int, *, restart: int = 0, life: int = 0) -> dict[str, str]:
     spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
     results = Results(root)
-    return results.give(Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.find_newest("tj")).env
+    return results.add_directories(Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.find_newest("tj")).env
 
 
 def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tmp_path: Path) -> None:
-    env = give(tmp_path, 0, 0)
+    env = add_directories(tmp_path, 0, 0)
     assert (env[checkpoint.RESUME_FROM], env[checkpoint.ATTEMPT], env["A"]) == ("", "0", "b")
     saved = save(Path(env[checkpoint.DIRECTORY]) / "one", as_directory=True)
     checkpoint.commit(saved)
-    assert give(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == ""
-    assert give(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
+    assert add_directories(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == ""
+    assert add_directories(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
     later = save(Path(env[checkpoint.DIRECTORY]) / "two", as_directory=True)
     checkpoint.commit(later)
     os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
-    assert give(tmp_path, 1, 1)[checkpoint.RESUME_FROM] == str(saved)
-    assert give(tmp_path, 1, 1, restart=1)[checkpoint.RESUME_FROM] == str(later)
+    assert add_directories(tmp_path, 1, 1)[checkpoint.RESUME_FROM] == str(saved)
+    assert add_directories(tmp_path, 1, 1, restart=1)[checkpoint.RESUME_FROM] == str(later)
 
 
 def test_odd_names_and_very_many_of_them_stop_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path(give(tmp_path, 0, 0)[checkpoint.DIRECTORY])
+    folder = Path(add_directories(tmp_path, 0, 0)[checkpoint.DIRECTORY])
     saved = save(folder / "one", as_directory=True)
     checkpoint.commit(saved)
     for name in (b"bad\xff", b"two\nlines", b"\x1b[31m"):
@@ -113,22 +113,22 @@ def test_odd_names_and_very_many_of_them_stop_nobody(tmp_path: Path, monkeypatch
     os.mkfifo(folder / "pipe")
     os.mkfifo(folder / f"pipe{checkpoint.MARKER}")
     os.utime(folder / f"pipe{checkpoint.MARKER}", ns=(0, 0))
-    assert give(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
+    assert add_directories(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
     monkeypatch.setattr(node_results, "_MOST_NAMES", 0)
-    assert give(tmp_path, 0, 2)[checkpoint.RESUME_FROM] == ""
+    assert add_directories(tmp_path, 0, 2)[checkpoint.RESUME_FROM] == ""
 
 
 def test_a_resumed_job_goes_on_from_what_it_saved_before_it_was_suspended(tmp_path: Path) -> None:
-    first = [give(tmp_path, index, 0) for index in (0, 1)]
+    first = [add_directories(tmp_path, index, 0) for index in (0, 1)]
     assert [env[checkpoint.RESUME_FROM] for env in first] == ["", ""]
     saved = save(Path(first[0][checkpoint.DIRECTORY]) / "one", as_directory=True)
     checkpoint.commit(saved)
-    assert give(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == "", "the same Pod again, after a crash of the control plane"
-    assert give(tmp_path, 1, 0, life=1)[checkpoint.RESUME_FROM] == str(saved)
+    assert add_directories(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == "", "the same Pod again, after a crash of the control plane"
+    assert add_directories(tmp_path, 1, 0, life=1)[checkpoint.RESUME_FROM] == str(saved)
     later = save(Path(first[0][checkpoint.DIRECTORY]) / "two", as_directory=True)
     checkpoint.commit(later)
     os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
-    assert give(tmp_path, 0, 0, life=1)[checkpoint.RESUME_FROM] == str(saved), "as the other rank of this round"
+    assert add_directories(tmp_path, 0, 0, life=1)[checkpoint.RESUME_FROM] == str(saved), "as the other rank of this round"
 
 
 def test_saving_under_a_name_again_takes_the_old_marker_away_first(folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_caught_sigterm_asks_to_stop_and_ends_nothing(monkeypatch: pytest.Monk
 
 def test_in_a_sandbox_the_directories_are_mounted_at_fixed_paths(tmp_path: Path) -> None:
     spec = ContainerSpec("node", 0, ("true",), {}, "/")
-    given = Results(tmp_path).give(Pod(make_pod(0, 0)), "tj", spec, FULL)
+    given = Results(tmp_path).add_directories(Pod(make_pod(0, 0)), "tj", spec, FULL)
     assert [mount.target for mount in given.mounts] == ["/trainmaster/checkpoints", "/trainmaster/outputs"]
     assert given.env[OUTPUT] == "/trainmaster/outputs"
     assert (tmp_path / "tj" / "outputs").is_dir()
@@ -162,5 +162,5 @@ def test_in_a_sandbox_the_directories_are_mounted_at_fixed_paths(tmp_path: Path)
 
 def test_a_pod_that_works_for_no_trainjob_gets_nothing(tmp_path: Path) -> None:
     spec = ContainerSpec("node", 0, ("true",), {}, "/")
-    assert Results(tmp_path).give(Pod(make_pod(0, 0)), "", spec, PLAIN) == spec
+    assert Results(tmp_path).add_directories(Pod(make_pod(0, 0)), "", spec, PLAIN) == spec
     assert list(tmp_path.iterdir()) == []

@@ -1,9 +1,9 @@
 """The node agent: follows the Pods bound to this node, runs them, and reports their status.
 
-Per Pod it keeps a `PodState`; after each change (the Pod object, an observation, a timer) it asks the pure machine what
-to do, has it done (`performing`) and writes what is new in the status. Nothing is started before the Pod is durable.
-Leaving the agent leaves the processes running; a new agent finds them through the Pod directories and adopts them: the
-state is a function of the Pod object and its directory, so no moment of a crash loses anything.
+For each Pod it keeps a `PodState`. After each change (of the Pod object, an observation, or a timer) it asks the pure
+state machine what to do, has it done (`performing`) and writes changes of the status. Nothing is started before the Pod
+is durable. When the agent stops, processes keep running; a new agent finds them through the Pod directories and adopts
+them: the state is a function of the Pod object and its directory, so a crash at any point loses nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from trainmaster.node.runner import NodeSettings, PodRunner
 from trainmaster.node.shims.access import ShimAccess
 from trainmaster.node.shims.errands import ErrandRunner
 from trainmaster.node.shims.link import ShimError
-from trainmaster.node.shims.supervisor import AttemptEnded, Began, Happening, Lost, Supervisor
+from trainmaster.node.shims.supervisor import AttemptEnded, Began, Lost, ShimEvent, Supervisor
 from trainmaster.node.status import StatusFacts, build_status
 from trainmaster.node.tracked import TrackedPod, track
 from trainmaster.node.workloads import Workloads
@@ -64,7 +64,8 @@ log = logging.getLogger(__name__)
 
 EVICTED = "Evicted"
 PATIENCE = 2.0
-"""Seconds that a status waits for containers that are being started: mostly it can say at once that they run."""
+"""Seconds that a status update waits for containers that are being started, because it can usually report them as
+running."""
 _OWN_FIELDS = (
     "phase",
     "conditions",
@@ -87,9 +88,9 @@ class NodeAgent:
         self._settings = settings
         self._pods: dict[str, TrackedPod] = {}
         self._expected: dict[str, TrackedPod] | None = {}
-        """Pods whose logs are followed before the first list of Pods has come; None after that."""
+        """Pods whose logs are followed before the first list of Pods has arrived; None after that."""
         self._leaving: dict[str, set[str]] = {}
-        """By gang: Pods whose object is gone and whose processes may not be, yet."""
+        """By gang: deleted Pods whose processes may still run."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level)
         self._workloads = workloads = Workloads(client)
@@ -158,7 +159,7 @@ class NodeAgent:
         finally:
             inotify.close()
 
-    # What happens: Pods change, containers begin and end
+    # Observations: Pods change, containers start and exit
 
     async def _follow(self) -> None:
         async def change(event: WatchEvent) -> None:
@@ -168,9 +169,9 @@ class NodeAgent:
         await follow(self._client, self._clock, PODS, self._take_all, change, field_selector=selector)
 
     async def _take_all(self, items: list[Object]) -> None:
-        """The whole truth, at the start and after a gap: what is not in it is gone, and so is what it left behind.
+        """Handles a complete list, at the start and after a gap: Pods that are not in it are gone, and are cleaned up.
 
-        What was left behind goes first: nothing new of a gang starts beside processes of an old one.
+        Clean-up comes first, so that no new Pod of a gang starts beside processes of an old one.
         """
         present = {obj["metadata"]["uid"] for obj in items}
         for uid, pod in tuple(self._pods.items()):
@@ -182,12 +183,12 @@ class NodeAgent:
         for pod in (self._expected or {}).values():
             pod.set_all_ended()
         self._expected = None
-        # All at once: what runs is known again before anything is decided, however many Pods there are.
+        # In parallel, and before anything is decided, so that it is known what runs.
         await asyncio.gather(*(self._adopt(pod) for pod in tuple(self._pods.values())))
 
     def _take(self, obj: Pod, *, gone: bool) -> None:
         if obj.is_mirror:
-            return  # it only shows what runs elsewhere
+            return  # it only mirrors something that runs elsewhere
         uid = obj.uid
         known = self._pods.get(uid) or (self._expected or {}).pop(uid, None)
         if known is None:
@@ -204,7 +205,8 @@ class NodeAgent:
         self._queue.add(uid)
 
     def _get_end_event(self, obj: Pod, container: str, attempt: int) -> asyncio.Event:
-        """The server may answer before this node has found again what it ran: nothing is over because of that."""
+        """The server may ask before this node has found its running Pods again, so an unknown Pod does not count as
+        ended then."""
         uid = obj.uid
         pod = self._pods.get(uid)
         if pod is None and self._expected is not None:
@@ -215,32 +217,32 @@ class NodeAgent:
             return over
         return pod.get_end_event(container, attempt)
 
-    def _note(self, happening: Happening) -> None:
-        """Told by the supervisor, perhaps twice."""
-        if self._errands.take(happening):
+    def _note(self, event: ShimEvent) -> None:
+        """Called by the supervisor, possibly twice for the same event."""
+        if self._errands.take(event):
             return
-        pod = self._pods.get(happening.uid)
+        pod = self._pods.get(event.uid)
         if pod is None:
             return
         now = self._performer.get_moment()
-        match happening:
+        match event:
             case Began(_, container, attempt, started):
                 if started.at:
                     when = read_time(started.at)
                     pod.change(lambda state: states.mark_started(state, container, attempt, when, now))
                     self._names.check(pod.obj)
                 if started.note:
-                    self._performer.tell_start(pod, container, attempt, started.note)
+                    self._performer.record_start(pod, container, attempt, started.note)
             case AttemptEnded(_, container, attempt, exited):
                 pod.change(lambda state: note_ended(state, container, attempt, exited, now))
                 pod.set_ended(container, attempt)
             case Lost():
                 pod.change(lambda state: note_lost(state, now))
                 pod.set_all_ended()
-        self._queue.add(happening.uid)
+        self._queue.add(event.uid)
 
     def _evict(self, uid: str, message: str) -> None:
-        """It took more than it may: as upstream a failure of its own, and no disruption."""
+        """Evicts a Pod that exceeded its own limit: a failure, not a disruption, as upstream."""
         self._carry_out(Eviction(uid, message))
 
     def _carry_out(self, eviction: Eviction) -> None:
@@ -254,7 +256,7 @@ class NodeAgent:
             self._queue.add(pod.uid)
 
     async def _list_guarded(self) -> list[GuardedPod]:
-        """Pods as the guard of the disk sees them."""
+        """Pods as the storage guard sees them."""
         found = []
         for pod in tuple(self._pods.values()):
             directory = str(self._settings.root / pod.uid)
@@ -279,15 +281,15 @@ class NodeAgent:
         return [str(path) for path in await asyncio.to_thread(self._settings.list_kept, namespace)]
 
     def _announce(self, uid: str, sentence: str) -> None:
-        """Why the Pod's containers are not there yet, for those who look at its status."""
+        """Shows in the Pod's status why its containers are not running yet."""
         pod = self._pods.get(uid)
         if pod is not None:
             pod.change(lambda state: states.mark_preparing(state, sentence))
-            # There is something to say that a start without it would not have said.
+            # The status has news, so it no longer waits for the start.
             pod.starts_since = None
             self._queue.add(uid)
 
-    # What is done about it
+    # Reactions
 
     async def _work(self) -> None:
         while True:
@@ -300,7 +302,7 @@ class NodeAgent:
                 self._queue.forget(uid)
             except (Conflict, NotFound):
                 self._queue.retry(uid)
-            except Exception:  # one Pod's trouble must not stop the node
+            except Exception:  # one Pod's failure must not stop the node
                 log.exception("pod not synchronised", extra={"retry_seconds": self._queue.retry(uid)})
             finally:
                 self._queue.done(uid)
@@ -338,10 +340,10 @@ class NodeAgent:
         ending = pod.state.ending
         if ending is not None and ending.reason == EVICTED and EVICTED not in pod.said:
             pod.said.add(EVICTED)
-            await self._performer.say(pod, ending.reason, ending.message, warning=True, action="Stopping")
+            await self._performer.record_event(pod, ending.reason, ending.message, warning=True, action="Stopping")
 
     async def _adopt(self, pod: TrackedPod) -> None:
-        """Before the workers come to it, if its state is not known; they try again what fails here."""
+        """Loads the Pod's state before the workers handle it; they retry if this fails."""
         if pod.state is not None or pod.gone or pod.obj.is_over:
             return
         try:
@@ -358,16 +360,16 @@ class NodeAgent:
         assert pod.state is not None
         self._names.check(pod.obj)
         if pod.state.ending is not None:
-            await self._performer.say(pod, pod.state.ending.reason, pod.state.ending.message, warning=True)
+            await self._performer.record_event(pod, pod.state.ending.reason, pod.state.ending.message, warning=True)
 
     def _must_wait(self, pod: TrackedPod) -> bool:
-        """Nothing of a gang begins while processes of it are left that belong to Pods that are gone."""
+        """No Pod of a gang starts while processes of its deleted Pods are left."""
         assert pod.state is not None
         begun = any(container.has_run or container.is_alive for container in pod.state.containers)
         return not begun and pod.plan.deletion is None and bool(self._leaving.get(pod.gang, set()) - {pod.uid})
 
     async def _report(self, pod: TrackedPod) -> None:
-        """Writes what differs from the status that the API has; what cannot be written now is written later."""
+        """Writes the status if it differs from the API's; failed writes are retried."""
         assert pod.state is not None
         if self._is_premature(pod):
             return
@@ -383,22 +385,22 @@ class NodeAgent:
             await self._settle(pod)
 
     async def _keep_outputs(self, pod: TrackedPod) -> None:
-        """Before the end is told: whoever hears of it finds them. What cannot be kept now is tried again before the
-        Pod's directory goes."""
+        """Called before the end is reported, so that outputs are available then. If it fails it is retried before the
+        Pod's directory is removed."""
         if pod.is_settled:
             return
         ending = None if pod.state is None else pod.state.ending
         try:
             if ending is not None and ending.reason == EVICTED:
-                # It had to go to make room; keeping what it wrote would make none.
+                # It was evicted to free space; keeping its output would not free any.
                 await self._runner.drop_scratch(pod.uid)
             await self._runner.keep_outputs(pod.uid)
         except OSError as error:
             text = f"the files in rank 0's working directory could not be kept: {error}"
-            await self._performer.say(pod, "OutputsNotKept", text, warning=True)
+            await self._performer.record_event(pod, "OutputsNotKept", text, warning=True)
 
     def _is_premature(self, pod: TrackedPod) -> bool:
-        """Containers are being started: in a moment the status can say how that went, with one write less."""
+        """Containers are being started: waiting a moment saves a status write."""
         assert pod.state is not None
         if not any(container.stage is ContainerStage.STARTING for container in pod.state.containers):
             pod.starts_since = None
@@ -419,12 +421,12 @@ class NodeAgent:
                 PODS, obj.name, PatchType.MERGE, patch, obj.namespace, subresource="status", options=options
             )
         )
-        # The watch brings it too, later; a pass in between must not report the same again.
+        # The watch delivers it later; a pass in between must not report the same again.
         if int(new.resource_version) > int(pod.obj.resource_version):
             pod.take(new)
 
     async def _settle(self, pod: TrackedPod) -> None:
-        """The Pod is over: nothing of it needs a sandbox any more. Its directory stays, for its logs."""
+        """Closes the sandbox of a finished Pod. Its directory stays, for its logs."""
         if not pod.is_settled:
             pod.is_settled = True
             pod.set_all_ended()
@@ -441,7 +443,7 @@ class NodeAgent:
             raise
 
     async def _forget(self, pod: TrackedPod) -> None:
-        """The object is gone (perhaps by force): what still runs is killed, the directory goes."""
+        """The object is deleted (possibly by force): kills what still runs and removes the directory."""
         for task in tuple(pod.tasks):
             task.cancel()
         for event in pod.ends.values():

@@ -1,7 +1,7 @@
-"""Probes and hooks carried out: exec, httpGet, tcpSocket, grpc and sleep, inside the Pod.
+"""Runs probes and hooks inside the Pod: exec, httpGet, tcpSocket, grpc and sleep.
 
-`check` answers for a probe whether it passed and what was seen; `run_hook` returns why a hook failed, or nothing. Both
-take as long as they take: the caller sets the time limit. A port may be given by the name of one of the container's.
+`check` returns whether a probe passed and what was seen; `run_hook` returns why a hook failed, or nothing. The caller
+sets the time limit. A port may be the name of one of the container's ports.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def check(access: PodAccess, target: ProbeTarget, probe: Fields) -> ProbeO
 
 
 async def run_hook(access: PodAccess, target: ProbeTarget, hook: Fields, clock: Clock) -> str:
-    """Why it failed; "" when it did not."""
+    """Why it failed; "" if it succeeded."""
     try:
         if "exec" in hook:
             command = list_items(hook, "exec", "command")
@@ -84,7 +84,7 @@ async def run_hook(access: PodAccess, target: ProbeTarget, hook: Fields, clock: 
 
 
 async def _get(access: PodAccess, target: ProbeTarget, handler: Fields) -> int:
-    """The status code; redirects are not followed, and certificates are not checked, as the kubelet does."""
+    """The status code. As in the kubelet, redirects are not followed and certificates are not verified."""
     port = target.get_port(handler["port"])
     path = handler.get("path") or "/"
     path = path if path.startswith("/") else f"/{path}"

@@ -1,6 +1,6 @@
-"""The fields of a Pod that this node does not carry out. A Pod that asks for one fails, naming the field.
+"""The Pod fields that this node does not support. A Pod that uses one fails with its name.
 
-Everything else is honoured, approximated (an event says so where it matters) or without meaning on one machine.
+All others are honoured, approximated (reported in an event where it matters) or without meaning on one machine.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trainmaster.jobs.models.pods import Pod
 
 
 def list_refused(pod: Pod) -> list[str]:
-    """Paths of what the Pod asks for and does not get here."""
+    """Paths of fields in the Pod that are not supported."""
     found = list_unsupported(pod.spec, POD, "spec")
     for index, volume in enumerate(pod.volumes):
         driver = read_fields(volume, "csi").get("driver")

@@ -1,7 +1,7 @@
-"""grpc.health.v1.Health/Check with nothing but streams: the few frames of HTTP/2 that one unary call needs.
+"""grpc.health.v1.Health/Check on plain streams: the few HTTP/2 frames that one unary call needs.
 
-Used by `checks` for grpc probes. Headers are sent without compression; those of the answer are not looked at, because
-the message alone says the status, and an error comes without one.
+Used by `checks` for grpc probes. Headers are sent uncompressed; those of the answer are ignored, because the message
+contains the status, and an error has no message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST = 1 << 16
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, service: str) -> str:
-    """The status's name. ValueError when the other side does not speak gRPC or answers with an error."""
+    """The name of the status. Raises ValueError if the other side does not speak gRPC or answers with an error."""
     name = service.encode()
     message = b"\x0a" + _encode_number(len(name)) + name if name else b""
     body = struct.pack(">BI", 0, len(message)) + message
@@ -66,7 +66,7 @@ def _read_status(data: bytes) -> str:
     if not _is_whole(data):
         raise ValueError("the server does not implement the health service")
     message = data[5:]
-    # HealthCheckResponse has one field, number 1, a small number; without it the status is 0.
+    # HealthCheckResponse has one field, number 1, a small enum; without it the status is 0.
     return _STATUSES.get(message[1] if message[:1] == b"\x08" else 0, "UNKNOWN")
 
 

@@ -23,7 +23,7 @@ from trainmaster.node.machine import state as states
 from trainmaster.node.machine.outcome import end_pod
 from trainmaster.node.machine.probes import ProbeAnswer, mark_answer
 from trainmaster.node.machine.state import ContainerEnd, Ending, Moment, PodState
-from trainmaster.node.machine.steps import Confirm, Hook, Instruction, Kill, Notice, Probe, Say, Signal, Start
+from trainmaster.node.machine.steps import Confirm, EventNote, Hook, Instruction, Kill, Notice, Probe, Signal, Start
 from trainmaster.node.runner import CREATE_ERROR, PodRunner, Ready
 from trainmaster.node.shims.access import PodAccess
 from trainmaster.node.tracked import Change, TrackedPod
@@ -77,8 +77,8 @@ class Performer:
                     self._runner.write_notice(pod.uid, item)
                     if pod.starting is not None:
                         pod.starting.cancel()
-                case Say(reason, message, warning):
-                    await self.say(pod, reason, message, warning=warning, action="Running")
+                case EventNote(reason, message, warning):
+                    await self.record_event(pod, reason, message, warning=warning, action="Running")
                 case Hook():
                     self._spawn(pod, self._run_hook(pod, item), "hook")
                 case Probe():
@@ -86,7 +86,7 @@ class Performer:
                 case Start() | Confirm():
                     pass
 
-    async def say(
+    async def record_event(
         self, pod: TrackedPod, reason: str, text: str, *, warning: bool = False, action: str = "Starting"
     ) -> None:
         await self._recorder.record(Note(pod.obj.raw, reason, text, warning=warning, action=action), REPORTER)
@@ -130,18 +130,18 @@ class Performer:
 
     async def _tell(self, pod: TrackedPod, ready: Ready, refused: Mapping[Start, LaunchError]) -> None:
         for error in {(error.reason, error.message): error for error in refused.values()}.values():
-            await self.say(pod, *_describe(error), warning=True)
+            await self.record_event(pod, *_describe(error), warning=True)
         news = [note for note in ready.notes if note not in pod.said]
         pod.said.update(news)
         for note in news:
-            await self.say(pod, "Approximated", note)
+            await self.record_event(pod, "Approximated", note)
 
-    def tell_start(self, pod: TrackedPod, container: str, attempt: int, note: str) -> None:
+    def record_start(self, pod: TrackedPod, container: str, attempt: int, note: str) -> None:
         """Once for each start, which may be told twice."""
         text = f"Container {container} {note}"
         if (seen := f"{attempt} {text}") not in pod.said:
             pod.said.add(seen)
-            self._spawn(pod, self.say(pod, "WarmStart", text), "say")
+            self._spawn(pod, self.record_event(pod, "WarmStart", text), "record_event")
 
     async def _run_hook(self, pod: TrackedPod, hook: Hook) -> None:
         target = _make_target(pod, hook.container)
@@ -160,7 +160,7 @@ class Performer:
         self._wake(pod.uid)
         if failure:
             reason = "FailedPreStopHook" if hook.kind == "preStop" else "FailedPostStartHook"
-            await self.say(pod, reason, f"{reason.removeprefix('Failed')} failed: {failure}", warning=True)
+            await self.record_event(pod, reason, f"{reason.removeprefix('Failed')} failed: {failure}", warning=True)
 
     async def _probe(self, pod: TrackedPod, probe: Probe) -> None:
         target = _make_target(pod, probe.container)
@@ -170,7 +170,7 @@ class Performer:
         except TimeoutError:
             outcome = ProbeOutcome(ok=False, text=f"timed out after {probe.spec.timeout:g}s")
         answer = ProbeAnswer(probe.container, probe.attempt, probe.kind, outcome.ok, outcome.text)
-        said: list[Say] = []
+        said: list[EventNote] = []
 
         def count(state: PodState) -> PodState:
             new, words = mark_answer(pod.plan, state, answer, self.get_moment())
@@ -184,7 +184,7 @@ class Performer:
         elif pod.state is not None:
             self._wake_later(pod.uid, pod.state.get(probe.container).probes[probe.kind].due - self._clock.boot())
         for item in said:
-            await self.say(pod, item.reason, item.message, warning=item.warning, action="Running")
+            await self.record_event(pod, item.reason, item.message, warning=item.warning, action="Running")
 
     def _refuse(self, pod: TrackedPod, item: Start, error: LaunchError) -> None:
         now = self.get_moment()

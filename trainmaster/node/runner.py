@@ -192,7 +192,7 @@ class PodRunner:
     def _add_results(self, pod: Pod, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
             return spec
-        return Results(self._settings.results).give(pod, trainjob, spec, self._settings.level, newest)
+        return Results(self._settings.results).add_directories(pod, trainjob, spec, self._settings.level, newest)
 
     def _add_notice(self, spec: ContainerSpec, directory: str) -> ContainerSpec:
         folder = f"{directory}/{_NOTICE_FOLDER}"

@@ -86,24 +86,24 @@ class BecomeProgram(BaseException):
         self.report = report
 
 
-_warmth: list[WarmState] = []
+_warm_state: list[WarmState] = []
 
 
 def set_warm_state(warmth: WarmState) -> None:
-    _warmth[:] = [warmth]
+    _warm_state[:] = [warmth]
 
 
 def get_warm_state() -> WarmState:
-    return _warmth[0]
+    return _warm_state[0]
 
 
 def is_asked(spec: ContainerSpec) -> bool:
-    return bool(_warmth) and bool(spec.warm) and spec.warm == _warmth[0].key
+    return bool(_warm_state) and bool(spec.warm) and spec.warm == _warm_state[0].key
 
 
 def find_obstacle(spec: ContainerSpec) -> str:
     """Why the program must be executed; empty if it can start warm. Called in its sandbox and working directory."""
-    warmth = _warmth[0]
+    warmth = _warm_state[0]
     argv, _ = resolve_interpreter(spec, warmth.prefix)
     if not argv:
         return f"{spec.argv[0]} is not run by the interpreter of {warmth.label}"

@@ -1,1 +1,1 @@
-"""GPUs of the machine, and what a container needs of them."""
+"""The machine's GPUs, and the device nodes that containers need for them."""

@@ -1,8 +1,8 @@
-"""Which nodes under /dev a container needs for the GPUs that were leased to it.
+"""Lists the nodes under /dev that a container needs for the GPUs leased to it.
 
-A sandbox has a /dev of its own: what is not put there cannot be opened, so a lease is a fence there and not advice. The
-driver numbers nodes by minor number, which need not be the order of the PCI bus; its own listing says which is which.
-Inside, CUDA counts only what it can open: the first leased GPU is number 0, as in a container on a cluster.
+A sandbox has its own /dev, and devices that are not in it cannot be opened, so leases are enforced. The driver names
+nodes by minor number, which need not follow the order on the PCI bus; its own listing provides the mapping. In the
+container CUDA counts only devices that it can open: the first leased GPU is number 0, as on a cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def list_nodes(pod: Fields, container: str, *, dev: Path = DEV, listing: Path = 
 
 
 def read_minors(listing: Path) -> Mapping[str, int]:
-    """UUID to minor number, as the driver tells it; empty when it does not."""
+    """UUID -> minor number, as reported by the driver; empty if it does not."""
     found = {}
     for path in sorted(listing.glob("*/information")):
         try:
@@ -43,6 +43,6 @@ def read_minors(listing: Path) -> Mapping[str, int]:
 
 
 def renumber(nodes: Sequence[str]) -> dict[str, str]:
-    """The variables for a container that can open only these."""
+    """The variables for a container that can open only these nodes."""
     count = sum(bool(re.fullmatch(r"/dev/nvidia\d+", node)) for node in nodes)
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(count)))} if count else {}

@@ -1,9 +1,8 @@
-"""The GPUs of this machine as the Node shows them: found through NVML, or declared where there are none.
+"""The GPUs of this machine for the Node object: detected through NVML, or declared if there are none.
 
-`Inventory.read` gives the devices as they are now, with the reason where one cannot be leased. What was broken once
-stays so: a device that is marked in `before` (the Node's annotation) keeps its mark until the machine was restarted or
-an administrator removes the annotation. Whether a process that computes on a GPU belongs to a job is not asked: the
-scheduler looks only at GPUs that it has leased to nobody.
+`Inventory.read` returns the current devices, with the reason if one cannot be leased. A device that is marked as broken
+in `before` (the Node's annotation) stays so until the machine is restarted or an administrator removes the annotation.
+It does not check whether a process on a GPU belongs to a job: the scheduler considers only GPUs without a lease.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from trainmaster.node.devices.nvml import Nvml, NvmlError, NvmlGpu
 
 
 class GpuReader(Protocol):
-    """What `nvml.Nvml` offers."""
+    """The part of `nvml.Nvml` that is used here."""
 
     def list_gpus(self) -> list[NvmlGpu]: ...
 
@@ -30,7 +29,7 @@ class GpuReader(Protocol):
 class FoundDevices:
     devices: tuple[Device, ...]
     note: str = ""
-    """What an administrator should know: fewer GPUs than declared, a library that does not answer."""
+    """A message for the administrator: fewer GPUs than declared, or a library that does not respond."""
 
 
 class Inventory:
@@ -52,7 +51,7 @@ class Inventory:
             self._reader.close()
 
     def read(self, declared: int | None, before: Sequence[Device] = ()) -> FoundDevices:
-        """`declared`: how many GPUs the machine is said to have; None: as many as are found. Blocks."""
+        """`declared`: the number of GPUs that the machine should have; None: as many as are detected. Blocks."""
         gpus = self._reader.list_gpus() if self._reader is not None else []
         if not gpus:
             return FoundDevices(tuple(Device(number, f"declared-{number}") for number in range(declared or 0)))

@@ -1,10 +1,10 @@
-"""NVIDIA's management library through ctypes: which GPUs there are, who computes on them, and whether they are well.
+"""NVIDIA's management library through ctypes: which GPUs exist, which processes use them, and whether they are healthy.
 
-Only what leasing and `trainmaster top` need. The library is looked up by name and may be missing; tests put a stand-in
-with the same functions in its place (`tests/unit/node/devices/fake_nvml.py`) and run the same suite on both. Calls may
-take long on a machine whose driver sleeps, so the node makes them in a thread.
+Contains only what leasing and `trainmaster top` need. The library may be missing; tests use a fake with the same
+functions (`tests/unit/node/devices/fake_nvml.py`) and run the same suite on both. Calls may take long while the driver
+is idle, so the node makes them in a thread.
 
-A GPU is broken when the driver has lost it, or has reported a critical error (Xid) that no program can have caused.
+A GPU is broken when the driver has lost it, or has reported a critical error (Xid) that programs cannot cause.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OK, _NOT_SUPPORTED, _INSUFFICIENT_SIZE, _TIMEOUT, _LOST, _RESET = 0, 3, 7, 10, 
 _XID_EVENTS = 0x8
 _TEXT = 96
 _PROCESSES = 256
-# Errors that a faulty program brings about on a sound GPU, as NVIDIA's own device plugin has them.
+# Xids that faulty programs cause on a healthy GPU, as in NVIDIA's device plugin.
 _OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
 
 
 class NvmlError(Exception):
-    """The library is missing or does not answer; the text says which."""
+    """The library is missing or does not respond."""
 
 
 class _Memory(ctypes.Structure):
@@ -62,22 +62,22 @@ class NvmlGpu:
     product: str
     memory_mib: int
     pids: tuple[int, ...]
-    """Processes that compute on it; desktops, which only draw, do not count."""
+    """Compute processes on it; graphics processes do not count."""
     trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy one GPU is."""
+    """The utilization of one GPU."""
 
     uuid: str
     percent: int | None
-    """Of the last moments in which something computed; None where the driver does not say."""
+    """Recent utilization; None if the driver does not report it."""
     memory_mib: int
 
 
 class Nvml:
-    """Open from construction to `close`. NvmlError when there is nothing to open."""
+    """Open from construction to `close`. Raises NvmlError if the library is missing."""
 
     def __init__(self, library: Any = None) -> None:
         self._library = library if library is not None else _load()
@@ -92,11 +92,11 @@ class Nvml:
         self._library.nvmlShutdown()
 
     def list_gpus(self) -> list[NvmlGpu]:
-        self._hear()
+        self._read_events()
         return [self._read(index, uuid, handle) for index, (uuid, handle) in enumerate(self._handles)]
 
     def list_loads(self) -> list[Load]:
-        """Of the GPUs that answer."""
+        """For the GPUs that respond."""
         found = []
         for uuid, handle in self._handles:
             memory, rates = _Memory(), _Rates()
@@ -121,7 +121,7 @@ class Nvml:
         return found
 
     def _listen(self) -> Any:
-        """A set of events for critical errors; None where the driver has none."""
+        """An event set for critical errors; None if the driver does not support it."""
         events = ctypes.c_void_p()
         if self._library.nvmlEventSetCreate(byref(events)) != _OK:
             return None
@@ -135,8 +135,8 @@ class Nvml:
         self._library.nvmlEventSetFree(events)
         return None
 
-    def _hear(self) -> None:
-        """Takes what has been reported since; never waits."""
+    def _read_events(self) -> None:
+        """Reads events reported since the last call, without waiting."""
         for _ in range(1000):
             event = _Event()
             if self._events is None or self._library.nvmlEventSetWait_v2(self._events, byref(event), 0) != _OK:

@@ -1,1 +1,1 @@
-"""The machine's disk: who takes how much, who has to go, and what jobs leave behind on purpose."""
+"""The machine's disk: measuring usage, evicting Pods, and keeping the results of jobs."""

@@ -1,7 +1,7 @@
-"""Which Pod has to go because of the disk: over its own limit, over its tenant's budget, or under DiskPressure. Pure.
+"""Decides which Pods are evicted because of the disk: over their own limit, over the tenant's budget, or DiskPressure.
 
-Carried out by `storage_guard`. A Pod that took more than it or its namespace may have has failed by its own doing; one
-that goes because the disk of the node runs out was disrupted, as with the kubelet.
+Pure; `guard` carries it out. A Pod that exceeds its own or its namespace's limit has failed; one that is evicted
+because the node's disk runs out was disrupted, as with the kubelet.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from trainmaster.jobs.models.pods import Pod
 
 MIB = 1024**2
 LEAST = MIB
-"""Growth below this is nobody's fault: logs, small files."""
+"""Growth below this is ignored: logs, small files."""
 RESOURCE = "ephemeral-storage"
 
 
 @dataclass(frozen=True, slots=True)
 class PodUse:
-    """What one Pod takes of the disk."""
+    """Disk usage of one Pod."""
 
     uid: str
     name: str
     namespace: str
     bytes: int
-    """What goes with it: emptyDirs, working directory, writable layers, logs."""
+    """What is removed with it: emptyDirs, working directory, writable layers, logs."""
     growth: int = 0
-    """Of that, and of claims and outputs that it writes, since all was well (or since the last look)."""
+    """Growth of that, and of claims and outputs that it writes, since there was no pressure (or since the last
+    check)."""
     limit: int = 0
     request: int = 0
     is_tenants: bool = False
     is_over_budget: bool = False
-    """Its namespace keeps more on the disk than it may."""
+    """Its namespace exceeds its storage quota."""
 
     @property
     def is_over_own(self) -> bool:
@@ -62,7 +63,7 @@ class Claim:
 
 
 def read_amounts(pod: Pod) -> tuple[int, int]:
-    """(limit, request) of its containers together; 0 where none names one."""
+    """(limit, request), summed over its containers; 0 if there is none."""
     return _add_up(pod, "limits"), _add_up(pod, "requests")
 
 
@@ -80,13 +81,13 @@ def show(size: int) -> str:
 
 
 def decide_own_limits(pods: Sequence[PodUse]) -> list[Eviction]:
-    """Upstream's words."""
+    """Uses upstream's messages."""
     text = "Pod ephemeral local storage usage exceeds the total limit of containers {}. "
     return [Eviction(pod.uid, text.format(show(pod.limit))) for pod in pods if pod.limit and pod.bytes > pod.limit]
 
 
 def decide_budget(namespace: str, used: int, budget: int, pods: Sequence[PodUse]) -> Eviction | None:
-    """The Pod that grows most goes first; whoever does not grow may stay, and may tidy up."""
+    """The fastest-growing Pod is evicted first; Pods that do not grow may stay."""
     if used <= budget:
         return None
     growing = [pod for pod in pods if pod.namespace == namespace and pod.growth >= LEAST // 16]
@@ -101,7 +102,7 @@ def decide_budget(namespace: str, used: int, budget: int, pods: Sequence[PodUse]
 
 
 def decide_claims(claims: Sequence[Claim]) -> list[Eviction]:
-    """Whoever may have written to a claim that holds more than its size, while it grows."""
+    """Evicts Pods that may have written to a growing claim that exceeds its size."""
     found = []
     for claim in claims:
         if claim.bytes > claim.size and claim.growth > 0:
@@ -111,8 +112,8 @@ def decide_claims(claims: Sequence[Claim]) -> list[Eviction]:
 
 
 def decide_pressure(free: int, soft: int, hard: int, pods: Sequence[PodUse]) -> Eviction | None:
-    """One Pod at a time: who grew since the disk had room, tenants before the owner. Below `hard` it may also be one
-    that only holds much. Nobody goes who takes next to nothing: that would free nothing."""
+    """One Pod at a time: one that grew since the disk had space, tenants before the owner. Below `hard` it may also be
+    one that only holds much. Pods with little data are never evicted, because that would free nothing."""
     if free >= soft:
         return None
     candidates = [pod for pod in pods if pod.growth >= LEAST or (free < hard and pod.bytes >= LEAST)]

@@ -1,12 +1,12 @@
-"""Keeps the disk for everybody: sees every second how much is free, measures who takes it, evicts who took too much.
+"""Protects the disk: checks free space every second, measures who uses it, and evicts Pods that use too much.
 
     every second          free space; when it runs out or falls fast, everybody is measured at once
     every five seconds    Pods with a limit, claims and budgets of namespaces with the quota `trainmaster.dev/storage`;
                           every second while the disk fills
 
-What a namespace keeps is written into `status.used` of that quota, where `tenant list`, REST and admission read it.
-Before anybody is evicted, what finished Pods left goes. After an eviction its space is waited for. The decisions are
-`eviction`'s; the agent ends the Pods.
+The usage of a namespace is written to `status.used` of that quota, where `tenant list`, REST and admission read it.
+Before anything is evicted, leftovers of finished Pods are removed. After an eviction it waits for the space to be
+freed. `eviction` makes the decisions; the agent ends the Pods.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 _MEASURE_EVERY = 5
-"""Looks between two measurements while all is well."""
+"""Checks between two measurements in normal operation."""
 _BRISK = 16 << 20
-"""When so much was taken since the last look, somebody may be filling a budget just now."""
+"""If this much was written since the last check, somebody may be filling a budget."""
 _AHEAD = 4
-"""When as much as was taken since the last look, this many times, would bring the disk below its threshold, all are
-measured at once."""
+"""If this many times the growth since the last check would bring the disk below its threshold, everything is measured
+immediately."""
 _SELDOM = 60.0
-"""Seconds between two measurements of what finished jobs left: it does not grow any more."""
+"""Seconds between two measurements of what finished jobs left, which no longer grows."""
 _PATIENCE = 15.0
-"""Seconds that the space of an evicted Pod is waited for."""
+"""Seconds to wait for the space of an evicted Pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class GuardedPod:
     obj: Pod
     directory: str
     is_over: bool
-    """Nothing of it runs any more."""
+    """None of its processes run any more."""
     results: str = ""
     """Directory of its TrainJob's checkpoints and outputs; empty for none."""
     claims: tuple[str, ...] = ()
@@ -78,12 +78,12 @@ class GuardedPod:
 
 @dataclass(frozen=True, slots=True)
 class GuardActions:
-    """What the guard has the agent do."""
+    """Callbacks into the agent."""
 
     list_pods: Callable[[], Awaitable[Sequence[GuardedPod]]]
     evict: Callable[[Eviction], None]
     drop_scratch: Callable[[str], Awaitable[None]]
-    """Of a Pod that is over."""
+    """For a finished Pod."""
     list_kept: Callable[[str], Awaitable[Sequence[str]]]
     """Directories that jobs of a namespace left: results and logs."""
 
@@ -91,9 +91,9 @@ class GuardActions:
 @dataclass(slots=True)
 class _Seen:
     calm: dict[str, int] = field(default_factory=dict)
-    """By path: what it held when the disk had room."""
+    """By path: its size when the disk had space."""
     last: dict[str, int] = field(default_factory=dict)
-    """By path: what it held at the last look."""
+    """By path: its size at the last check."""
     dropped: set[str] = field(default_factory=set)
 
 
@@ -124,19 +124,19 @@ class StorageGuard:
         """How old a measurement may be."""
         self._seen = _Seen()
         self._kept: dict[str, tuple[float, int]] = {}
-        """By path of what finished jobs left: when it was measured, and what it held."""
+        """By path of what finished jobs left: when it was measured, and its size."""
         self._waits: tuple[str, float] | None = None
-        """The Pod that was evicted last, and until when its space is waited for."""
+        """The Pod that was evicted last, and until when to wait for its space."""
 
     async def work(self) -> None:
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             try:
-                await self.look()
+                await self.check()
             except (StatusError, OSError) as error:
                 log.warning("disk not guarded", extra={"action": "node.disk_unguarded", "error": str(error)})
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         free, total = _read_space(self._disk)
         soft, hard = decide_thresholds(total, self._min_free)
         taken = 0 if self._free is None else max(0, self._free - free)
@@ -180,7 +180,7 @@ class StorageGuard:
         return False
 
     async def _drop_leftovers(self, pods: Sequence[GuardedPod]) -> bool:
-        """What finished Pods left behind, before anybody has to go. Whether there was something."""
+        """Removes what finished Pods left, before evicting anything. Returns whether there was something."""
         found = [pod for pod in pods if pod.is_over and pod.uid not in self._seen.dropped]
         for pod in found:
             self._seen.dropped.add(pod.uid)
@@ -188,7 +188,7 @@ class StorageGuard:
             self._usage.forget(pod.directory)
         return bool(found)
 
-    # Who takes how much
+    # Measuring
 
     async def _measure_pods(
         self,
@@ -239,12 +239,13 @@ class StorageGuard:
     # Budgets of namespaces
 
     async def _list_budgets(self) -> dict[str, ResourceQuota]:
-        """By namespace: the quota that says how much it may keep on the disk."""
+        """By namespace: the quota that limits its storage."""
         page = await self._client.list(RESOURCE_QUOTAS, "", ListOptions())
         return {quota.namespace: quota for quota in map(ResourceQuota, page.items) if STORAGE in quota.hard}
 
     async def _keep_budgets(self, budgets: Mapping[str, ResourceQuota], pods: Sequence[GuardedPod]) -> set[str]:
-        """Measures, says, and evicts who grows where there is too much. The namespaces that are over."""
+        """Measures and reports usage, and evicts growing Pods of namespaces over their quota. Returns those
+        namespaces."""
         over = set()
         volumes = await self._list_volumes() if budgets else []
         for namespace, quota in budgets.items():
@@ -256,7 +257,7 @@ class StorageGuard:
             for path in await self._actions.list_kept(namespace):
                 used += 0 if path in live else await self._measure_seldom(path)
             budget = int(quantity.parse(quota.hard[STORAGE]))
-            await self._say_used(quota, used)
+            await self._write_used(quota, used)
             if used <= budget:
                 continue
             over.add(namespace)
@@ -266,7 +267,7 @@ class StorageGuard:
         return over
 
     def _note_growth(self, pod: GuardedPod, held: Mapping[str, int]) -> PodUse:
-        """Since the budget was last looked at, by the same measurement: what came in between counts the next time."""
+        """Growth since the budget was last checked, from the same measurement; anything newer counts the next time."""
         own = held[pod.directory]
         whole = own + sum(held.get(path, 0) for path in (pod.results, *pod.claims))
         key = f"budget {pod.uid}"
@@ -297,7 +298,7 @@ class StorageGuard:
         return str(self._claims / os.path.basename(volume.handle or "none"))
 
     async def _measure_claims(self, pods: Sequence[GuardedPod], tenants: set[str]) -> list[Claim]:
-        """Of tenants, and only those that a Pod uses just now."""
+        """Claims of tenants that a Pod is using."""
         used = {path for pod in pods if not pod.is_over and pod.namespace in tenants for path in pod.claims}
         claims = []
         for volume in await self._list_volumes() if used else ():
@@ -312,7 +313,7 @@ class StorageGuard:
             claims.append(Claim(str(ref.get("name")), str(ref.get("namespace")), held, size, held - before, users))
         return claims
 
-    async def _say_used(self, quota: ResourceQuota, used: int) -> None:
+    async def _write_used(self, quota: ResourceQuota, used: int) -> None:
         text = show(used)
         if quota.used.get(STORAGE) == text:
             return

@@ -1,13 +1,13 @@
-"""Keeps what rank 0 wrote into its working directory: the files that its code did not have, or had otherwise.
+"""Keeps what rank 0 wrote into its working directory: files that its code did not contain, or that changed.
 
     <Pod directory>/code.json                        what to look at when the Pod has ended, written before it starts
     <results>/<TrainJob uid>/workdirs/<Pod uid>/     about.json (which job, attempt and Pod) and files/
 
-Called when the Pod is over, before its end is reported, and once more before its directory goes: whoever removes it may
-not know the Pod any more. Files are linked, not copied, into a directory of another name, which is renamed when it is
-whole; so a crash anywhere loses nothing, and nobody finds half of it. Results that were removed meanwhile (history, or
-the job's author) stay removed. The files are a program's: they are reached by descriptor (`shim.trees`), and what is
-neither a file nor a link inside the directory is left out.
+Called when the Pod has ended, before its end is reported, and again before its directory is removed, when the Pod may
+no longer be known. Files are linked, not copied, into a temporary directory that is renamed when complete, so a crash
+loses nothing and nobody finds a partial result. Results that were removed meanwhile (by history or the job's author)
+stay removed. The files belong to a program: they are accessed by descriptor (`shim.trees`), and anything that is
+neither a file nor a link inside the directory is skipped.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 NOTE = "code.json"
 MOST_FILES = 100_000
-"""Of one Pod that are kept: whoever writes more of them wants them in an archive."""
+"""Files kept per Pod; programs that write more should use an archive."""
 _MOST_LEVELS, _MOST_BYTES = 100, 2000
-"""Of a path: others can hardly be opened by name, and nobody meant them."""
+"""Limits of a path: deeper ones can hardly be opened by name."""
 _NOT_LINKED = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
@@ -50,7 +50,7 @@ class Outputs:
     bundles: Path
 
     def note(self, pod: Pod, trainjob: str, volumes: Mapping[str, Volume], directory: str) -> None:
-        """Before the Pod starts. Nothing for ranks other than the first, and for Pods without code of their own."""
+        """Called before the Pod starts. Does nothing for ranks other than 0 and Pods without code of their own."""
         place = find_place(pod.raw)
         found = [volume for volume in volumes.values() if volume.code and not volume.read_only]
         path = f"{directory}/{NOTE}"
@@ -69,8 +69,8 @@ class Outputs:
         return (directory / NOTE).exists()
 
     def keep(self, directory: Path) -> int:
-        """How many files are kept; 0 when there is nothing to do, or it was done before. Blocking; OSError when the
-        disk refuses, and then it can be tried again."""
+        """Returns how many files were kept; 0 if there is nothing to do or it was done before. Blocks. Raises OSError
+        on disk errors, after which it can be retried."""
         try:
             note: dict[str, Any] = orjson.loads((directory / NOTE).read_bytes())
         except FileNotFoundError:
@@ -97,7 +97,7 @@ class Outputs:
 
 
 def list_new(view: Path, tree: Path) -> Iterator[TreeEntry]:
-    """Files and links in the view that the bundle does not have, or has otherwise."""
+    """Files and links in the view that the bundle lacks or has in another version."""
     walk = TreeWalk(os.fspath(view))
     for entry in walk:
         if entry.name in LEFT_OUT:
@@ -117,7 +117,7 @@ def _is_too_deep(path: str) -> bool:
 
 
 def _find_view(place: Path, *, layered: bool) -> Path | None:
-    """Where the files are; None when the Pod never came so far."""
+    """The directory with the files; None if the Pod never got that far."""
     places = (place / COPY, place / "upper") if layered else (place,)
     return next((found for found in places if found.is_dir()), None)
 

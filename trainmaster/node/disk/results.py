@@ -1,13 +1,13 @@
-"""What a TrainJob leaves behind on purpose: checkpoints and outputs, one directory for all its ranks and attempts.
+"""Results of a TrainJob: checkpoints and outputs, in one directory for all its ranks and attempts.
 
     <root>/<TrainJob uid>/checkpoints/         TRAINMASTER_CHECKPOINT_DIR
     <root>/<TrainJob uid>/outputs/             TRAINMASTER_OUTPUT_DIR
     <root>/<TrainJob uid>/resume.<JobSet>.<n>  which checkpoint attempt n resumes from; decided once, for all ranks
 
-They outlive the Pods and the job; history forgets them (`history.purging`). The choice of a checkpoint is written down
-by the first rank that starts: a rank that starts later, or again after a crash of the control plane, gets the same one,
-even if a faster rank has saved a newer one meanwhile. A rank that finds another Pod in its own seat begins a new round
-of the same attempt (the job was suspended and resumed, or a Job replaced that Pod alone), and decides anew.
+They outlive the Pods and the job; history deletes them (`history.purging`). The first rank that starts records the
+choice of a checkpoint: a rank that starts later, or again after a crash of the control plane, gets the same one even if
+a faster rank has saved a newer one meanwhile. A rank that finds another Pod recorded in its place starts a new round of
+the same attempt (the job was suspended and resumed, or a Job replaced that Pod alone) and decides anew.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ class Results:
     root: Path
 
     def find_newest(self, trainjob: str) -> str:
-        """Name of the newest complete checkpoint; "" when there is none. For a thread: the directory is a program's,
-        which can fill it with names."""
+        """Name of the newest complete checkpoint; "" if there is none. Call it in a thread: a program can fill the
+        directory with names."""
         if not trainjob:
             return ""
         return find_newest_name(self.root / trainjob / _CHECKPOINTS)
 
-    def give(self, pod: Pod, trainjob: str, spec: ContainerSpec, level: str, newest: str = "") -> ContainerSpec:
-        """The spec with the directories of that TrainJob (a uid); as it is for Pods that belong to none ("").
-        `newest`: what `find_newest` found."""
+    def add_directories(
+        self, pod: Pod, trainjob: str, spec: ContainerSpec, level: str, newest: str = ""
+    ) -> ContainerSpec:
+        """The spec with the directories of that TrainJob (a uid); unchanged for Pods without one (""). `newest`: the
+        result of `find_newest`."""
         place = find_place(pod.raw)
         if place is None or not trainjob:
             return spec
@@ -53,7 +55,7 @@ class Results:
         checkpoints, outputs = folder / _CHECKPOINTS, folder / "outputs"
         for path in (checkpoints, outputs):
             path.mkdir(parents=True, exist_ok=True)
-            # Ranks may run under other users than the server; the directories around are closed to them.
+            # Ranks may run as other users than the server; the directories above keep others out.
             path.chmod(0o777)
         chosen = self._choose(folder, newest, place, pod.uid, spec.attempt)
         seen = (str(checkpoints), str(outputs)) if level == PLAIN else (f"{INSIDE}/checkpoints", f"{INSIDE}/outputs")
@@ -68,7 +70,7 @@ class Results:
 
     def _choose(self, folder: Path, name: str, place: PodPlace, uid: str, restart: int) -> str:
         if restart:
-            # The container alone was restarted, in place: nobody else has to agree.
+            # Only the container was restarted in place: nobody else has to agree.
             return name
         path = folder / f"resume.{place.jobset}.{place.attempt}"
         note, seat = _read_note(path), f"{place.job}-{place.job_index}-{place.index}"
@@ -81,7 +83,7 @@ class Results:
 
 
 def find_newest_name(folder: Path) -> str:
-    """As `checkpoint.find_newest`, among names that can stand in a variable, and not more of them than anybody has."""
+    """Like `checkpoint.find_newest`, but only names that fit into a variable, and a limited number of them."""
     try:
         with os.scandir(folder) as scan:
             names = [entry.name for entry in itertools.islice(scan, _MOST_NAMES)]

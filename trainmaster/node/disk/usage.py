@@ -1,12 +1,12 @@
-"""How much directories hold on disk, for everybody on this node who asks: sizeLimits, budgets, eviction.
+"""Measures the disk usage of directories, for sizeLimits, budgets and eviction.
 
     usage = await meter.measure(path)             bytes and inodes, at most a few seconds old
     usage = await meter.measure(path, enough=n)   stops counting once there is more than n bytes
     meter.find_last(path)                         what was measured last, without looking
 
-What is measured belongs to Pods, which can make it large, deep and odd, and change it meanwhile. So trees are walked by
-descriptor (`shim.trees`) in a thread, one at a time, with pauses as long as the work between them; what was dear to
-measure is measured less often. A file with several names counts once. Nobody else walks trees to know their size.
+The directories belong to Pods, which can make them large, deep and unusual, and change them meanwhile. So trees are
+walked by descriptor (`shim.trees`) in a thread, one at a time, with pauses as long as the work between them; expensive
+trees are measured less often. A file with several names counts once. All measuring on the node goes through here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SLICE = 256
 _BLOCK = 512
 """Unit of st_blocks."""
 _EMPTY = 4096
-"""What an empty directory takes."""
+"""Size of an empty directory."""
 MOST_INODES = 2_000_000
-"""A walk ends there, and says that it is not whole: whoever has so many files has them counted, not listed."""
+"""A walk stops there and is marked as incomplete."""
 _MOST_LINKED = 100_000
-"""Files with several names that are remembered in one walk; of others each name counts its share."""
+"""Files with several names that are remembered in one walk; for others, each name counts its share."""
 FRESH_SECONDS = 5.0
-"""So long a measurement is not repeated, however often it is asked for."""
+"""How long a measurement is reused."""
 _COST_FACTOR = 20.0
 """A tree is measured for at most 1/20 of the time."""
 
@@ -40,10 +40,10 @@ _COST_FACTOR = 20.0
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
     bytes: int = 0
-    """On disk: blocks that are taken, of directories too. A sparse file takes what was written."""
+    """Allocated blocks, including those of directories. A sparse file counts what was written."""
     inodes: int = 0
     whole: bool = True
-    """False: it is at least so much."""
+    """False: it is at least this much."""
 
     def __add__(self, other: TreeUsage) -> TreeUsage:
         return TreeUsage(self.bytes + other.bytes, self.inodes + other.inodes, self.whole and other.whole)
@@ -54,8 +54,8 @@ def _pause_for(seconds: float) -> None:
 
 
 def measure_tree(path: str, *, enough: int = 0, pause: Callable[[float], None] = _pause_for) -> TreeUsage:
-    """Blocking. `enough`: more bytes than that need not be counted; 0 counts all. A path that is no directory is
-    measured by itself; where there is nothing, there is nothing."""
+    """Blocks. `enough`: stop counting above this many bytes; 0 counts all. A path that is not a directory is measured
+    by itself; a missing one is empty."""
     try:
         own = os.lstat(path)
     except OSError:
@@ -64,7 +64,7 @@ def measure_tree(path: str, *, enough: int = 0, pause: Callable[[float], None] =
     if not stat.S_ISDIR(own.st_mode):
         counter.add(own)
         return TreeUsage(counter.bytes, counter.inodes)
-    # An empty directory holds nothing; one that has had many names is larger.
+    # An empty directory counts as nothing; one that has had many names is larger.
     counter.bytes += max(own.st_blocks * _BLOCK - _EMPTY, 0)
     try:
         walk = TreeWalk(path)
@@ -112,7 +112,7 @@ class _Measured:
 
 
 class DiskUsage:
-    """One per node: all that measure share its one thread and what it remembers."""
+    """One per node: all callers share its thread and its cache."""
 
     def __init__(self, clock: Clock, measure: Callable[[str, int], TreeUsage] | None = None) -> None:
         self._clock = clock
@@ -121,8 +121,8 @@ class DiskUsage:
         self._turn = asyncio.Lock()
 
     async def measure(self, path: str, *, enough: int = 0, fresh: float = FRESH_SECONDS) -> TreeUsage:
-        """Never more than one tree at a time; who waits for the same one shares the answer. `fresh`: how many seconds
-        old an answer may be, unless the tree is dear to measure."""
+        """Measures one tree at a time; concurrent calls for the same one share the result. `fresh`: maximum age in
+        seconds, unless the tree is expensive to measure."""
         async with self._turn:
             known = self._known.get(path)
             if known is not None and self._is_fresh(known, enough, fresh):
@@ -138,12 +138,12 @@ class DiskUsage:
         return None if known is None else known.usage
 
     def forget(self, path: str) -> None:
-        """The directory and all below it are gone."""
+        """The directory and everything below it was removed."""
         for known in [known for known in self._known if known == path or known.startswith(f"{path}/")]:
             del self._known[known]
 
     def _is_fresh(self, known: _Measured, enough: int, fresh: float) -> bool:
-        # It went no further than somebody else needed.
+        # It stopped at somebody else's limit.
         if not known.usage.whole and known.enough and (not enough or enough > known.enough):
             return False
         return self._clock.monotonic() - known.at < max(fresh, known.cost * _COST_FACTOR)

@@ -1,10 +1,10 @@
-"""How fast the Pods of a tenant may write to the machine's disk: who is faster is frozen for moments.
+"""Limits how fast the Pods of a tenant write to the disk, by freezing them briefly.
 
-Everybody's writes become durable on the same disk. A tenant that wrote 200 MB a second, within its budget because it
-deleted them again, made an fsync of the server take 50 ms. Kernels limit buffered writes only in the unified hierarchy
-with its io controller, which many machines do not have. So this looks at how much the processes in a tenant's control
-group have written, and lets their shims freeze the Pods until the mean is right. The shim thaws them by itself: nothing
-stays frozen when the server ends. Where there are no control groups nobody is paced.
+All writes become durable on the same disk. A tenant that wrote 200 MB per second, within its budget because it deleted
+the data again, made an fsync of the server take 50 ms. Kernels limit buffered writes only in the unified hierarchy with
+its io controller, which many machines do not have. So this measures how much the processes in a tenant's control group
+have written, and lets their shims freeze the Pods until the average is right. The shim thaws them by itself, so nothing
+stays frozen when the server ends. Without control groups there is no limit.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
 _COST_FACTOR = 20.0
-"""Looking takes at most 1/20 of the time."""
+"""Measuring takes at most 1/20 of the time."""
 _BURST_SECONDS = 0.25
-"""What may be written at once, in seconds of the rate."""
+"""The burst that may be written, in seconds of the rate."""
 MOST_SECONDS = 0.5
-"""One pause, at most: probes and those who wait for an answer shall not take a Pod for dead."""
+"""The longest pause, so that probes and clients do not take a Pod for dead."""
 
 
 @dataclass(slots=True)
 class WritePace:
-    """What one tenant has written, against what it may."""
+    """What one tenant has written, compared with its limit."""
 
     rate: float
     level: float
-    """Bytes that may be written at once; less than nothing when it was too fast."""
+    """Bytes that may be written now; negative if it was too fast."""
     at: float
     seen: dict[int, int] = field(default_factory=dict)
 
     def note(self, written: Mapping[int, int], now: float) -> float:
-        """`written`: bytes by process since its birth. Returns for how many seconds the tenant has to pause."""
+        """`written`: bytes per process since its start. Returns for how many seconds the tenant has to pause."""
         grown = sum(total - self._get_before(pid, total) for pid, total in written.items())
         self.seen = dict(written)
         self.level = min(self.rate * _BURST_SECONDS, self.level + self.rate * (now - self.at)) - grown
@@ -51,12 +51,12 @@ class WritePace:
 
     def _get_before(self, pid: int, total: int) -> int:
         before = self.seen.get(pid, 0)
-        # A smaller number is another process of the same pid.
+        # A smaller number belongs to another process with the same pid.
         return before if before <= total else 0
 
 
 class WritePacer:
-    """`base`: the unified hierarchy; `prefix`: what the names of tenants' groups begin with, the namespace follows."""
+    """`base`: the unified hierarchy; `prefix`: the prefix of the tenants' group names, followed by the namespace."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class WritePacer:
             began = self._clock.monotonic()
             try:
                 if self._is_on:
-                    await self.look()
+                    await self.check()
             except OSError as error:
-                # No descriptor may be left for a moment, and this looks ten times a second.
+                # Descriptors may be exhausted temporarily, and this runs ten times per second.
                 log.debug("writes not looked at", extra={"error": str(error)})
             cost = self._clock.monotonic() - began
             await self._clock.sleep(max(LOOK_SECONDS, cost * _COST_FACTOR))
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         written = await asyncio.to_thread(self._read_all)
         now = self._clock.monotonic()
         self._paces = {name: pace for name, pace in self._paces.items() if name in written}
@@ -108,7 +108,7 @@ class WritePacer:
                 await self._pause(uid, seconds)
 
     def _read_all(self) -> dict[str, dict[int, int]]:
-        """By namespace and process: bytes that it has made the disk's."""
+        """By namespace and process: bytes written to the disk."""
         found = {}
         with suppress(FileNotFoundError):
             for entry in os.scandir(self._groups):
@@ -118,7 +118,7 @@ class WritePacer:
 
 
 def read_written(group: str) -> dict[int, int]:
-    """Of every process in the group and those below it; what has ended meanwhile is left out."""
+    """For every process in the group and those below it; processes that ended meanwhile are left out."""
     written: dict[int, int] = {}
     for folder, _, _ in os.walk(group):
         for pid in _read_lines(f"{folder}/cgroup.procs"):

@@ -1,1 +1,1 @@
-"""The machine itself: what it is, how it is doing, and what the Node object says of it."""
+"""The machine: its hardware, its health, and its Node object."""

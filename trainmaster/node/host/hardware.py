@@ -1,7 +1,7 @@
-"""What this machine is and how it is doing, read from the kernel. The only place that reads it for the Node object.
+"""Reads the machine's hardware and health from the kernel, for the Node object.
 
-CPU and memory are what this process may use: inside a container its limits, not the host's. Reading costs some
-microseconds and never blocks; tests give other values instead.
+CPU and memory are what this process may use: inside a container its limits, not the host's. Reading takes microseconds
+and never blocks; tests inject other values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNLIMITED = 2**60
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What does not change while the process lives."""
+    """Does not change while the process lives."""
 
     architecture: str
     system: str
@@ -32,7 +32,7 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """What does."""
+    """Changes over time."""
 
     disk_bytes: int
     disk_free_bytes: int
@@ -97,7 +97,7 @@ def _read_free_memory() -> int:
 
 
 def _count_processes() -> int:
-    """Threads, which is what the kernel's limit counts."""
+    """Counts threads, as the kernel's limit does."""
     parts = _read("/proc/loadavg").split()
     total = parts[3].partition("/")[2] if len(parts) > 3 else ""
     return int(total) if total.isdigit() else 0

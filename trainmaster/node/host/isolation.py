@@ -1,8 +1,8 @@
-"""Which isolation level this node gives its Pods: chosen by what the probe found, or asked for by a setting.
+"""Chooses the isolation level of this node's Pods from what the probe found, or from a setting.
 
-The probe runs in a process of its own (`trainmaster.shim.probe`); its findings are kept in a file of the home and are
-good until the machine boots, the user or the program changes. `decide_level` is pure. A level that
-was asked for and cannot be had is an error that says why: nothing degrades in silence.
+The probe runs in a separate process (`trainmaster.shim.probe`); its findings are cached in a file of the home until the
+machine is rebooted or the user or the program changes. `decide_level` is pure. If a requested level is not available,
+the error says why: there is no silent degradation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEEDED = (probe.MOUNTS, probe.PROCESSES, probe.NETWORK)
 
 
 class IsolationError(Exception):
-    """The level that was asked for cannot be had here; one sentence for the person who set it."""
+    """The requested level is not available here; one sentence for the administrator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _choose_best(uid: int, known: Mapping[str, IsolationFinding]) -> tuple[str, 
 
 
 async def choose_isolation(file: Path, wanted: Wanted) -> Isolation:
-    """Probes, or remembers what `file` says."""
+    """Runs the probe, or uses the findings cached in `file`."""
     return decide_level(wanted, os.geteuid(), await read_findings(file))
 
 
@@ -90,7 +90,7 @@ async def read_findings(file: Path) -> list[IsolationFinding]:
 
 
 async def run_probe() -> list[IsolationFinding]:
-    """Without Linux, or when the probe itself fails, nothing was found, and the plain level remains."""
+    """Without Linux, or if the probe fails, there are no findings, and only the plain level remains."""
     if platform.system() != "Linux":
         return []
     process = await asyncio.create_subprocess_exec(
@@ -120,7 +120,7 @@ def _read_key() -> dict[str, object]:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         boot = ""
-    # Capabilities are those of this process: the same user may have had others in another container.
+    # Capabilities of this process: the same user may have had others in another container.
     return {"boot": boot, "uid": os.geteuid(), "capabilities": _read_capabilities(), "version": 1}
 
 

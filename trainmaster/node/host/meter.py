@@ -1,8 +1,8 @@
-"""What Pods and this machine use, measured when somebody asks: two readings of CPU time make a rate.
+"""Measures CPU and memory usage of Pods and of this machine on request; two readings of CPU time give a rate.
 
-The last reading of each Pod is kept for a minute, so that whoever asks again gets the mean since then; who asks for
-the first time waits for a second reading. Nobody asking costs nothing. The numbers are those of the control group
-where there is one, else of /proc. Used by the API server through `app`.
+The last reading of each Pod is kept for a minute, so that the next request gets the average since then; the first
+request waits for a second reading. Without requests this costs nothing. The numbers come from control groups if there
+are any, otherwise from /proc. The API server uses it through `app`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from trainmaster.node.shims.link import ShimError
 from trainmaster.node.shims.supervisor import Supervisor
 
 PAUSE_SECONDS = 0.25
-"""Between two readings when there was none before."""
+"""Between the two readings of a first request."""
 _OLD_SECONDS = 60.0
 _FRESH_SECONDS = 5.0
-"""A kept reading is replaced when it is older, so that asking often does not make the window short."""
+"""A kept reading is replaced when it is older, so that frequent requests do not shorten the window."""
 _GROUP = Path("/sys/fs/cgroup")
 
 UsageT = TypeVar("UsageT")
@@ -34,7 +34,7 @@ UsageT = TypeVar("UsageT")
 
 @dataclass(frozen=True, slots=True)
 class MeterReading:
-    """CPU time since the beginning, and memory now, of one Pod by container."""
+    """Total CPU time and current memory of one Pod, by container."""
 
     at: float
     cpu_ns: Mapping[str, int]
@@ -42,7 +42,7 @@ class MeterReading:
 
 
 class NodeMeter(Generic[UsageT]):
-    """`build` makes a usage from billionths of a core, bytes and seconds."""
+    """`build` makes a usage from nanocores, bytes and seconds."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class NodeMeter(Generic[UsageT]):
         running = list_running(Pod(pod))
         parts = {name: part for name, part in read_fields(stats, "containers").items() if name in running}
         if len(running) == 1 or not parts:
-            # The group of the whole Pod knows more than its processes do; a shim of an older version knows only that.
+            # The Pod's group is more accurate than its processes; older shims report only that.
             parts = {name: stats if name == running[0] else {} for name in running}
         return uid, MeterReading(
             self._clock.monotonic(),
@@ -122,12 +122,13 @@ def list_running(pod: Pod) -> list[str]:
 
 
 def _get_rate(before: int, now: int, seconds: float) -> int:
-    """In billionths of a core. Processes that ended take their time with them: never less than nothing."""
+    """In nanocores. Processes that ended take their CPU time with them, so it is never below 0."""
     return max(0, int((now - before) / seconds))
 
 
 def read_machine_cpu() -> int:
-    """CPU time in ns of all that shares our limits: our container's group where there is one, else the machine."""
+    """CPU time in ns of everything that shares our limits: our container's group if there is one, otherwise the
+    machine."""
     if (_GROUP / "cpu.max").exists():
         for line in (_GROUP / "cpu.stat").read_text().splitlines():
             key, _, value = line.partition(" ")

@@ -1,6 +1,6 @@
-"""Says in each tenant's quota how many processes and threads its Pods have: the tenant's control group knows.
+"""Reports in each tenant's quota how many processes and threads its Pods have, from the tenant's control group.
 
-Where there are no control groups nobody knows, and the quota says 0.
+Without control groups the quota shows 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOK_SECONDS = 5.0
 
 
 class PidsReport:
-    """`home`: what the names of this home's groups begin with."""
+    """`home`: the prefix of this home's group names."""
 
     def __init__(self, client: Client, clock: Clock, home: str, hierarchies: cgroups.Hierarchies | None = None) -> None:
         self._client = client
@@ -35,17 +35,17 @@ class PidsReport:
         while True:
             await self._clock.sleep(LOOK_SECONDS)
             try:
-                await self.look()
+                await self.report()
             except StatusError as error:
                 log.debug("pids not reported", extra={"error": str(error)})
 
-    async def look(self) -> None:
+    async def report(self) -> None:
         page = await self._client.list(RESOURCE_QUOTAS, "", ListOptions())
         for quota in map(ResourceQuota, page.items):
             if quota.name == NAME and PIDS in quota.hard:
-                await self._say(quota)
+                await self._write_used(quota)
 
-    async def _say(self, quota: ResourceQuota) -> None:
+    async def _write_used(self, quota: ResourceQuota) -> None:
         used = str(self._read(quota.namespace))
         if quota.used.get(PIDS, "0") == used:
             return
@@ -57,4 +57,4 @@ class PidsReport:
         try:
             return int(Path(group, "pids.current").read_text()) if self._base else 0
         except (OSError, ValueError):
-            return 0  # none of its Pods runs
+            return 0  # none of its Pods is running

@@ -1,8 +1,8 @@
-"""Whether the machine runs short of disk, memory or processes, and what the Node says about it. Pure.
+"""Decides whether the machine is short of disk, memory or processes, and the Node's conditions and taints. Pure.
 
-A condition turns True below a threshold and False again some way above it, so that it does not flicker. While it is
-True a taint keeps new Pods away (`controllers.scheduler.placement`). Whose Pods have to go when the disk runs out is
-`eviction`'s; DiskPressure stays for a while after that, so that what was evicted does not come back at once.
+A condition turns True below a threshold and False again some way above it, so that it does not flap. While it is True a
+taint keeps new Pods away (`controllers.scheduler.placement`). `eviction` decides which Pods are evicted; DiskPressure
+stays for a while after that, so that evicted Pods do not come back immediately.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from trainmaster.node.host.hardware import NodeHealth
 
 MIB = 1024**2
 _MEMORY_FREE = 100 * MIB
-"""As kubelet."""
+"""As in the kubelet."""
 _PROCESS_SHARE = 0.95
 _RELIEF = 1.2
-"""How far above its threshold a value must be before all is well again."""
+"""How far above its threshold a value must be before the condition clears."""
 
 
 _DISK_SHARE = 10
-"""On a small disk the threshold is this part of it."""
+"""On a small disk the threshold is this fraction of it."""
 
 
 def decide_thresholds(total: int, min_free: int) -> tuple[int, int]:
-    """Free bytes of the disk below which it is short, and below which it is nearly out."""
+    """Free bytes of the disk below which it is short, and below which it is nearly full."""
     soft = min(min_free, total // _DISK_SHARE)
     return soft, soft // 2
 
@@ -73,14 +73,14 @@ def judge(
 
 
 def _find(condition: str, word: str, short: bool, bad: str, good: str, text: str) -> PressureFinding:
-    """Reasons as kubelet gives them."""
+    """Reasons as in the kubelet."""
     return PressureFinding(
         condition, f"node.kubernetes.io/{word}-pressure", short, f"KubeletHas{bad if short else good}", text
     )
 
 
 def merge_taints(taints: Sequence[Fields], findings: Sequence[PressureFinding]) -> list[Fields]:
-    """The Node's taints with ours as they should be; those of others stay."""
+    """The Node's taints with ours updated; those of others are kept."""
     own = {finding.taint for finding in findings}
     kept: list[Fields] = [taint for taint in taints if taint.get("key") not in own]
     known = {taint.get("key"): taint for taint in taints}

@@ -1,8 +1,8 @@
-"""The Node object of this machine, kept true: capacity, labels, conditions, taints, GPUs, and the Lease that it lives.
+"""Maintains this machine's Node object (capacity, labels, conditions, taints, GPUs) and its Lease.
 
-`NodeKeeper` looks every ten seconds and writes what is new, nothing else; heartbeats are as rare as upstream lets them
-be. It runs in the control plane (`app.workloads`) beside the agent, on the Client protocol. What others put on the Node
-(labels, taints, a cordon, further resources) is left alone. A Node that somebody deletes comes back.
+`NodeKeeper` checks every ten seconds and writes only changes; heartbeats are as rare as upstream permits. It runs in
+the control plane (`app.workloads`) beside the agent, on the Client protocol. What others put on the Node (labels,
+taints, a cordon, additional resources) is left alone. A deleted Node is created again.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ REPORTER = "trainmaster-node"
 LEASE_NAMESPACE = "kube-node-lease"
 LOOK_SECONDS = 10.0
 LEASE_SECONDS, LEASE_LASTS = 30.0, 120
-"""Upstream renews every 10 s because others take Pods away from a silent node; here nobody does."""
+"""Upstream renews every 10 s because Pods are removed from a silent node; here they are not."""
 HEARTBEAT_SECONDS = 300.0
 DISK_SECONDS = 1.0
-"""How often the free disk is looked at: whoever fills it is fast."""
+"""How often free disk space is checked; a disk can fill up fast."""
 DISK_HOLD_SECONDS = 60.0
-"""DiskPressure stays so long after the disk was short, so that Pods which were evicted do not fill it again at once."""
+"""How long DiskPressure stays after the disk was short, so that evicted Pods do not fill it again immediately."""
 DECLARED = "trainmaster.dev/declared-labels"
-"""Annotation on the Node: the labels that the policy put there, so that they go when the policy drops them."""
+"""Annotation on the Node: the labels set by the policy, so that they are removed when the policy drops them."""
 _OWN_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 _KEPT_MEMORY = 100 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What `app` decides about the Node; None leaves it to the machine."""
+    """What `app` decides about the Node; None means detect it."""
 
     name: str = "local"
     cpus: float | None = None
@@ -66,11 +66,11 @@ class NodeShape:
     min_free_disk_mib: int = 1024
     labels: Mapping[str, str] = field(default_factory=dict)
     isolation: str = ""
-    """The level that Pods run at."""
+    """The isolation level of Pods."""
 
 
 async def register_node(client: Client, name: str, now: datetime) -> None:
-    """A Node for an agent that runs without a keeper; one that exists stays as it is."""
+    """Creates a Node for an agent without a keeper; an existing one is left alone."""
     hardware = read_hardware()
     node = build_node(NodeShape(name), hardware, None, (), NodePolicy(), now)
     try:
@@ -104,13 +104,13 @@ class NodeKeeper:
         self._told: tuple[str, ...] = ()
         self._disk_short_at: float | None = None
         self._disk_said_short = False
-        """By the Node, since the last look."""
+        """Whether the disk was reported as short since the last check."""
         self.trouble = "the node has not been registered yet"
-        """Why the Node object is not true; empty while it is."""
+        """Why the Node object is not up to date; empty if it is."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeKeeper]:
-        await self.look()
+        await self.sync()
         async with Scope("node.keeper") as scope:
             scope.spawn_forever(self._work(), name="node.keeper")
             yield self
@@ -118,21 +118,21 @@ class NodeKeeper:
     async def _work(self) -> None:
         while True:
             try:
-                await self._wait_for_look()
-                await self.look()
+                await self._wait_for_check()
+                await self.sync()
             except (StatusError, OSError) as error:
                 self.trouble = f"the Node object could not be written: {error}"
                 log.warning("node not written", extra={"action": "node.unwritten", "error": str(error)})
 
-    async def _wait_for_look(self) -> None:
-        """Or less, when the disk is short of a sudden: nothing new may be bound to it."""
+    async def _wait_for_check(self) -> None:
+        """Returns early when the disk becomes short, so that no new Pods are bound."""
         for _ in range(round(LOOK_SECONDS / DISK_SECONDS)):
             await self._clock.sleep(DISK_SECONDS)
             if self._is_disk_short(self._read_health()) and not self._disk_said_short:
                 return
 
     def note_short_disk(self) -> None:
-        """Somebody was evicted for it: that may be over before it is looked at here."""
+        """Called after an eviction because of the disk, which may be over before the next check."""
         self._disk_short_at = self._clock.boot()
 
     def _is_disk_short(self, health: NodeHealth) -> bool:
@@ -144,8 +144,8 @@ class NodeKeeper:
             self._disk_short_at = None
         return self._disk_short_at is not None
 
-    async def look(self) -> None:
-        """Reads the machine, and writes what the API does not say yet."""
+    async def sync(self) -> None:
+        """Reads the machine and writes what differs from the API."""
         old = await self._find(NODES, self._shape.name)
         policy = read_node_policy(await self._find(CONFIG_MAPS, NAME, NAMESPACE))
         declared = policy.gpus if policy.gpus is not None else self._shape.gpus
@@ -188,7 +188,7 @@ class NodeKeeper:
         return await self._client.patch(NODES, name, PatchType.MERGE, body, subresource="status")
 
     async def _tell(self, old: Object | None, node: Object, policy: NodePolicy, found: FoundDevices) -> None:
-        """Events for what an administrator should see."""
+        """Records events for the administrator."""
         problems = (*policy.problems, *([found.note] if found.note else ()))
         for text in problems:
             if text not in self._told:
@@ -205,7 +205,7 @@ class NodeKeeper:
                 await self._record(node, "UnhealthyGPU", f"GPU {device.index} ({device.id}): {device.unhealthy}")
 
     async def warn(self, reason: str, text: str) -> None:
-        """An Event on the Node about something else that an administrator should see."""
+        """Records an Event on the Node about something else for the administrator."""
         node = await self._find(NODES, self._shape.name)
         if node is not None:
             await self._record(node, reason, text)
@@ -239,7 +239,7 @@ def build_node(
     *,
     disk_was_short: bool = False,
 ) -> Object:
-    """The Node as it should be, except for what others may have put on it. Pure."""
+    """The desired Node, without what others may have put on it. Pure."""
     conditions = list_conditions(old or {})
     before = {kind: is_true(conditions, kind) for kind in _OWN_CONDITIONS}
     findings = []
@@ -270,7 +270,7 @@ def build_node(
 def build_labels(
     shape: NodeShape, hardware: Hardware, devices: tuple[Device, ...], policy: NodePolicy
 ) -> dict[str, str]:
-    """What cloud manifests select by. Settings go over what we find, the policy over both."""
+    """Labels that cloud manifests select by. Settings override detected values, the policy overrides both."""
     labels = {
         "kubernetes.io/hostname": shape.name,
         "kubernetes.io/os": hardware.system,
@@ -293,7 +293,7 @@ def build_labels(
 
 
 def _make_value(text: str) -> str:
-    """A label's value from any text."""
+    """Converts any text to a valid label value."""
     kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in text)
     return kept[:63].strip("-_.")
 
@@ -310,11 +310,11 @@ def _build_amounts(
         free = max(0, health.disk_bytes - decide_thresholds(health.disk_bytes, shape.min_free_disk_mib * MIB)[0])
         capacity["ephemeral-storage"] = f"{health.disk_bytes // 1024}Ki"
         allocatable["ephemeral-storage"] = f"{free // 1024}Ki"
-    # The last GPU that goes must be seen to go.
+    # Keep showing 0 after the last GPU is gone.
     if devices or GPU in read_fields(old, "status", "capacity"):
         capacity[GPU] = str(len(devices))
         allocatable[GPU] = str(sum(1 for device in devices if not device.unhealthy))
-    # In the form that the server stores, so that what is the same looks the same.
+    # In the server's canonical form, so that equal values compare equal.
     return {
         "capacity": {name: quantity.canonical(text) for name, text in capacity.items()},
         "allocatable": {name: quantity.canonical(text) for name, text in allocatable.items()},
@@ -367,7 +367,7 @@ def _build_condition(
 
 
 def build_patch(old: Object, new: Object) -> Object:
-    """What is to be written of labels, annotations and taints; empty when all of it stands there."""
+    """Changes to labels, annotations and taints; empty if there are none."""
     meta: Object = {}
     have = Node(old)
     want = new["metadata"]
@@ -388,7 +388,7 @@ def build_patch(old: Object, new: Object) -> Object:
 
 
 def _is_same_status(old: Object, new: Object) -> bool:
-    """Apart from the times of heartbeats; quantities of disk and memory do not change by themselves."""
+    """Ignores heartbeat times; disk and memory quantities do not change by themselves."""
     have = read_status(old)
     for key, value in new["status"].items():
         if key == "conditions":

@@ -1,7 +1,7 @@
-"""From an image's name to the environment that stands in for it, for one container of one Pod.
+"""Finds the environment that replaces an image, for one container of a Pod.
 
-The rules are read through the Client from an administrator's ConfigMap, parsed when it changed, with the shipped ones
-behind them. A Pod may ask for more with annotations: `trainmaster.dev/environment` (a name from the table) and
+The rules are read through the Client from an administrator's ConfigMap and parsed when it changes, followed by the
+shipped ones. A Pod may request more with annotations: `trainmaster.dev/environment` (a name from the table) and
 `trainmaster.dev/packages` (requirements, separated by commas or new lines).
 """
 
@@ -27,7 +27,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.node.images import layers
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.editables import list_sources
-from trainmaster.node.images.environments import Environments, Order, Tell, read_environment
+from trainmaster.node.images.environments import Environments, InstallRequest, Tell, read_environment
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import (
     DEFAULT,
@@ -51,7 +51,7 @@ def _say_nothing(_: str) -> None:
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
     root: Path
-    """Where made environments are kept."""
+    """Where created environments are stored."""
     prefix: str
     """The Python environment of `trainmaster up`."""
     gangs: Path
@@ -60,7 +60,7 @@ class ImageSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The environment of a rule: one that the owner has, and what was installed over it for a namespace."""
+    """The environment of a rule: an existing one of the owner's, and what was installed over it for a namespace."""
 
     below: Base
     made: Path | None = None
@@ -71,7 +71,7 @@ class _Found:
 
     @property
     def base(self) -> Base:
-        """Nothing of what was made is looked at: others than the server wrote it."""
+        """Nothing in a created environment is read, because others than the server wrote it."""
         if self.made is None:
             return self.below
         own = f"{self.prefix}/lib/python{self.below.version}/site-packages"
@@ -98,7 +98,7 @@ class Images:
         self._parsed: tuple[str, Table] = ("", Table(SHIPPED))
 
     async def find(self, pod: Pod, container: Fields, tell: Tell = _say_nothing) -> Environment:
-        """ImageError when there is none. `tell` hears of an installation, which takes time."""
+        """Raises ImageError if there is none. `tell` is called when an installation starts, which takes time."""
         image = container.get("image", "")
         table = await self._read_table()
         rule = table.find(image)
@@ -135,7 +135,7 @@ class Images:
         return (*below.list_prefixes(), *list_interpreter_paths(below), *self._list_sources(below))
 
     async def follow(self, clock: Clock) -> None:
-        """For ever: what was installed for a namespace goes with it."""
+        """Runs forever: removes what was installed for a namespace when the namespace is deleted."""
         if self._environments is None:
             await asyncio.Event().wait()
             return
@@ -187,7 +187,7 @@ class Images:
         elif old := self._find_old(base, (named.packages, (*rule.packages, *asked))):
             return _Found(old)
         seen = [base.prefix, *self._list_shown(base), str(Path(base.interpreter).parent.parent)]
-        order = Order(
+        order = InstallRequest(
             pod=pod,
             container=container["name"],
             namespace_uid=space["metadata"]["uid"],
@@ -199,7 +199,7 @@ class Images:
         return _Found(base, await self._environments.ensure(base, order, tell))
 
     def _find_old(self, base: Base, steps: Sequence[Sequence[str]]) -> Base | None:
-        """One of an earlier version, which made them over one another."""
+        """An environment created by an earlier version, which stacked them."""
         assert self._environments is not None
         for wanted in filter(None, steps):
             prefix = self._environments.find_old(base, wanted)
@@ -215,7 +215,7 @@ class Images:
 
     def _make_shared(self, found: _Found) -> str:
         if found.made is not None:
-            # It goes with what it lies over.
+            # It is removed together with the environment below it.
             return layers.make_shared(found.made, found.base, found.below)
         if found.prefix not in self._shared:
             self._shared[found.prefix] = layers.make_shared(self._settings.root, found.base, found.below)
@@ -225,7 +225,7 @@ class Images:
         return [place for prefix in base.list_prefixes() for place in (self._make_programs(prefix), f"{prefix}/bin")]
 
     def _make_programs(self, prefix: str) -> str:
-        """Made again after somebody installed into the environment."""
+        """Created again after something was installed into the environment."""
         stamp = os.stat(f"{prefix}/bin").st_mtime_ns
         known = self._programs.get(prefix)
         if known is None or known[0] != stamp:
@@ -234,7 +234,7 @@ class Images:
         return known[1]
 
     def _list_sources(self, base: Base) -> tuple[str, ...]:
-        """Looked for again after somebody installed something."""
+        """Searched again after something was installed."""
         stamps = [os.stat(place).st_mtime_ns for place in base.packages if os.path.isdir(place)]
         known = self._sources.get(base.prefix)
         if known is None or known[0] != stamps:
@@ -243,21 +243,21 @@ class Images:
         return known[1]
 
     async def _make_gang(self, pod: Pod) -> str:
-        """Of the JobSet that the Pod really belongs to: its labels may name somebody else's."""
+        """For the JobSet that the Pod really belongs to: its labels may name another one."""
         workload = await self._workloads.resolve(pod.raw)
         directory = self._settings.gangs / (workload.gang or pod.uid)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return str(directory)
 
     def find_gang(self, pod: Pod) -> Path | None:
-        """The directory that the Pod's gang shares, by its own word, if it has one. To be asked only who else uses it:
-        when the Pod goes, nobody may be left who could vouch for it."""
+        """The directory shared by the Pod's gang according to the Pod itself, if there is one. Use it only to find
+        other users of the directory: when the Pod is deleted, nothing may be left to verify its claim."""
         directory = self._settings.gangs / (pod.labels.get(JOBSET_UID) or pod.uid)
         return directory if directory.is_dir() else None
 
 
 def _add_annotations(rule: ImageRule, pod: Pod) -> tuple[ImageRule, tuple[str, ...]]:
-    """The rule, and the requirements that the Pod itself asks for."""
+    """The rule, and the requirements from the Pod's annotations."""
     if name := pod.annotations.get(ENVIRONMENT):
         rule = replace(rule, environment=name)
     asked = tuple(packages.split(read_text(pod.annotations, PACKAGES)))
@@ -274,8 +274,8 @@ def _find_user(pod: Pod, container: Fields) -> int | None:
 
 
 def list_interpreter_paths(base: Base) -> tuple[str, ...]:
-    """The installation of Python below an environment, where others than its owner cannot reach it: a container with a
-    user of its own would find a link to nowhere."""
+    """The Python installation below an environment, if only its owner can access it: a container with its own user
+    would find a dangling link."""
     prefix = Path(base.interpreter).parent.parent
     is_open = all(folder.stat().st_mode & 0o001 for folder in (prefix, *prefix.parents))
     return () if is_open else (str(prefix),)

@@ -1,7 +1,7 @@
-"""What stands in for an image: a Python environment, with what an image would say about entry point and variables.
+"""What replaces an image: a Python environment, with the entry point and variables of the image.
 
-`prefix` is never written to by a Pod. `layer` is a thin environment over it that Pods share and start with; a Pod that
-installs packages gets one of its own (`layer_hook`). All paths are those of the machine, also inside a sandbox.
+A Pod never writes to `prefix`. `layer` is a thin environment over it that Pods share and start with; a Pod that
+installs packages gets its own (`layer_hook`). All paths are those of the machine, also inside a sandbox.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from trainmaster.shim.protocol import Mount
 
 
 class ImageError(Exception):
-    """No environment for this image; the message says what to do. Trying again may help."""
+    """There is no environment for this image; the message says what to do. A retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     prefix: str
     programs: tuple[str, ...] = ()
-    """Directories with the environment's programs, first one first; what the Pod installs comes before them."""
+    """Directories with the environment's programs, in order of precedence; what the Pod installs precedes them."""
     layer: str = ""
     packages: tuple[str, ...] = ()
-    """Directories of the machine that hold its packages."""
+    """Directories of the machine that contain its packages."""
     made: bool = False
-    """It was made by installing packages: what is in it may be used with the Pod's rights, and no others."""
+    """It was created by installing packages: its content may be used only with the Pod's rights."""
     command: tuple[str, ...] = ()
-    """For containers without a command, as an image's entry point."""
+    """For containers without a command, like an image's entry point."""
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Programs of the image that this machine runs differently, by the name or path that Pods use."""
+    """Programs of the image that this machine replaces, by the name or path that Pods use."""
     variables: Mapping[str, str] = field(default_factory=dict)
     gang_directory: str = ""
-    """A directory that all Pods of the gang share, for stand-ins that must find one another."""
+    """A directory that all Pods of the gang share, used by replacement programs to find each other."""
     home: str = ""
-    """Where programs believe the home of the image's user to be: the Pod's working directory is seen there too."""
+    """The home directory of the image's user: the Pod's working directory is also visible there."""
     shown: tuple[str, ...] = ()
-    """Further files of this machine that the program must see."""
+    """Additional files of this machine that the program must see."""
     note: str = ""
-    """Which environment it is, for the event."""
+    """Describes the environment, for the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """A program of ours that runs in a Pod's place, before the Pod does."""
+    """A helper program of ours that runs on behalf of a Pod, before the Pod starts."""
 
     name: str
-    """Of which there is one at a time."""
+    """Only one errand with this name runs at a time."""
     container: str
-    """Of the Pod: whose user it has."""
+    """The container of the Pod whose user it runs as."""
     argv: tuple[str, ...]
     env: Mapping[str, str]
     directory: str
     mounts: tuple[Mount, ...]
     seconds: float
     hide: tuple[str, ...] = ()
-    """Directories of the machine that it must not see, besides those that no Pod sees."""
+    """Directories of the machine to hide, in addition to those hidden from all Pods."""
     egress: bool = False
-    """Whether it may have the Pod's way out."""
+    """Whether it may use the Pod's outgoing connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrandReport:
     code: int
-    words: str = ""
-    """Its last ones, where it failed."""
+    output: str = ""
+    """The end of its output if it failed."""
 
 
 Check = Callable[[], Awaitable[str]]
-"""Why an errand must be ended; "" while it may go on."""
+"""Why an errand must be stopped; "" while it may continue."""
 
 
 class Errands(Protocol):

@@ -1,7 +1,8 @@
-"""Source directories that an environment refers to instead of holding a copy: editable installs and `.pth` lines.
+"""Finds source directories that an environment refers to instead of containing a copy: editable installs and `.pth`
+lines.
 
-A Pod with a root of its own sees the environment, and must see these too, wherever they lie: a checkout below /tmp or
-in somebody's home is hidden from it otherwise, and `import` fails in the job only.
+A Pod with its own root must see these too, wherever they are: otherwise a checkout in /tmp or in somebody's home would
+be hidden, and `import` would fail in the job only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _MAPPING = re.compile(r"^MAPPING(?::[^=]*)?= *(\{.*?\})", re.MULTILINE | re.DOTA
 
 
 def list_sources(packages: Iterable[str]) -> tuple[str, ...]:
-    """Existing directories outside of the given ones, each once."""
+    """Existing directories outside the given ones, without duplicates."""
     places = list(packages)
     found = dict.fromkeys(path for place in places for path in (*_read_paths(place), *_read_finders(place)))
     return tuple(path for path in found if os.path.isdir(path) and not _lies_in(path, places))
@@ -30,7 +31,8 @@ def _read_paths(place: str) -> Iterator[str]:
 
 
 def _read_finders(place: str) -> Iterator[str]:
-    """What setuptools writes for editable installs: package -> its directory, or its file without the suffix."""
+    """The finder that setuptools writes for editable installs: package -> its directory, or its file without the
+    suffix."""
     for file in sorted(Path(place).glob("__editable__*_finder.py")):
         match = _MAPPING.search(_read(file))
         if match is None:

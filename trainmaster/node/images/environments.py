@@ -1,15 +1,17 @@
-"""Environments with packages: made once over another one, by a hash of what was asked for, for one namespace and user.
+"""Environments with packages: created once over another one, keyed by a hash of the requirements, per namespace and
+user.
 
-Wheels are downloaded by the server, which knows the credentials of the index and runs nothing of them (`fetching`).
-They are installed in the sandbox of the Pod that asks first: as its user, with its limits, without a way out. In the
-owner's namespaces what has no wheel, and what is named by a path or URL, is built there too, with the Pod's way out.
+The server downloads wheels with the credentials of the index, without running any of their code (`fetching`). They are
+installed in the sandbox of the first Pod that asks: as its user, with its limits, without network access. In the
+owner's namespaces, packages without a wheel and those given by a path or URL are built there too, with the Pod's
+network access.
 
     <root>/namespaces/<uid of the namespace>/<user>/<hash>/env      the environment; the sandbox may write here
                                                           /ready    written by the server when the sandbox is gone
 
-So whatever is in `env` was written with the rights of the Pods that use it, and is never read, imported, followed or
-executed with others: not by the server, not by a warm zygote. Without `ready` it is made again, so a crash in the
-middle costs nothing but time.
+So everything in `env` was written with the rights of the Pods that use it, and is never read, imported, followed or
+executed with other rights: not by the server, not by a warm zygote. Without `ready` it is created again, so a crash
+costs only time.
 """
 
 from __future__ import annotations
@@ -42,41 +44,41 @@ log = logging.getLogger(__name__)
 NAMESPACES = "namespaces"
 _READY = "ready"
 _OLD_READY = ".ready"
-"""Inside an environment of a version that made them all in one place."""
+"""Inside environments of a version that created them all in one place."""
 _AT_A_TIME = 3
-"""For the owner, and for all tenants together: an installation takes a processor and the disk."""
+"""For the owner, and for all tenants together: an installation keeps a processor and the disk busy."""
 _RETRY = BackoffPolicy(first=5.0, cap=300.0)
 _MOST_REMEMBERED = 1000
 _PIP_FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf")
 
 Tell = Callable[[str], None]
-"""A sentence for whoever waits."""
+"""Receives a progress message."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallLimits:
     seconds: float = 1800.0
     space: int = 16384 << 20
-    """Bytes that one installation may take, downloads included."""
+    """Bytes that one installation may use, including downloads."""
     host_paths: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a container asks for, and in whose name."""
+class InstallRequest:
+    """What a container requires, and for whom."""
 
     pod: Pod
     container: str
     namespace_uid: str
     is_tenants: bool
     user: int | None
-    """That it runs as; None: as the server does."""
+    """The user that it runs as; None: the server's."""
     requirements: tuple[str, ...]
     shown: tuple[str, ...] = ()
-    """What a sandbox needs to see of the environment below."""
+    """Paths of the environment below that a sandbox must see."""
 
     @property
-    def words(self) -> str:
+    def requirements_text(self) -> str:
         return ", ".join(self.requirements)
 
 
@@ -89,14 +91,14 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Turns:
-    """Who may install now: one of a namespace, and a few of all."""
+    """Limits concurrent installations: one per namespace, and a few in total."""
 
     owner: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
     tenants: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
     spaces: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     @contextlib.asynccontextmanager
-    async def take(self, order: Order) -> AsyncIterator[None]:
+    async def take(self, order: InstallRequest) -> AsyncIterator[None]:
         async with (
             self.spaces.setdefault(order.namespace_uid, asyncio.Lock()),
             self.tenants if order.is_tenants else self.owner,
@@ -117,14 +119,15 @@ class Environments:
         self._turns = _Turns()
         self._failures: dict[Path, _Failure] = {}
 
-    async def ensure(self, base: Base, order: Order, tell: Tell) -> Path:
-        """The directory with `env` in it. ImageError when it cannot be made, and for a while after it could not."""
+    async def ensure(self, base: Base, order: InstallRequest, tell: Tell) -> Path:
+        """The directory that contains `env`. Raises ImageError if it cannot be created, and for a while after a
+        failure."""
         user = "server" if order.user is None else str(order.user)
         slot = self._root / NAMESPACES / order.namespace_uid / user / hash_packages(base, order.requirements)
         if (slot / _READY).exists():
             return slot
         self._refuse_again(slot)
-        tell(f"installing {order.words}")
+        tell(f"installing {order.requirements_text}")
         async with self._turns.take(order):
             if not (slot / _READY).exists():
                 self._refuse_again(slot)
@@ -132,19 +135,20 @@ class Environments:
         return slot
 
     def find_old(self, base: Base, requirements: Sequence[str]) -> str:
-        """The prefix of one that an earlier version made for everybody, for the owner to use on; "" for none."""
+        """The prefix of an environment that an earlier version created for everybody, for the owner to keep using; ""
+        for none."""
         directory = self._root / hash_packages(base, requirements)
         return str(directory) if (directory / _OLD_READY).exists() else ""
 
     async def keep_only(self, uids: set[str]) -> None:
-        """Removes what was made for namespaces that are gone."""
+        """Removes environments of deleted namespaces."""
         folder = self._root / NAMESPACES
         found = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
         for uid in found - uids:
             await self.remove(uid)
 
     async def remove(self, uid: str) -> None:
-        """All that was made for that namespace."""
+        """Removes everything created for a namespace."""
         self._turns.spaces.pop(uid, None)
         await asyncio.to_thread(remove_tree, self._root / NAMESPACES / uid)
 
@@ -153,13 +157,13 @@ class Environments:
         if known is not None and self._clock.boot() < known.until:
             raise ImageError(known.text)
 
-    async def _try(self, slot: Path, base: Base, order: Order) -> None:
+    async def _try(self, slot: Path, base: Base, order: InstallRequest) -> None:
         try:
             await self._make(slot, base, order)
         except (ImageError, OSError) as error:
             await asyncio.to_thread(remove_tree, slot)
             count = self._failures[slot].count + 1 if slot in self._failures else 1
-            text = f"cannot install {order.words}: {index.redact(str(error), self._secrets)}"
+            text = f"cannot install {order.requirements_text}: {index.redact(str(error), self._secrets)}"
             self._failures.pop(slot, None)
             self._failures[slot] = _Failure(count, self._clock.boot() + _RETRY.delay(count), text)
             while len(self._failures) > _MOST_REMEMBERED:
@@ -170,7 +174,7 @@ class Environments:
             raise
         self._failures.pop(slot, None)
 
-    async def _make(self, slot: Path, base: Base, order: Order) -> None:
+    async def _make(self, slot: Path, base: Base, order: InstallRequest) -> None:
         log.info("making an environment", extra={"action": "images.making", "directory": str(slot)})
         parts = split_requirements(order.requirements)
         await asyncio.to_thread(self._begin, slot, base)
@@ -191,7 +195,7 @@ class Environments:
 
     def _begin(self, slot: Path, base: Base) -> None:
         remove_tree(slot)
-        # Whoever else lives on this machine has no business here.
+        # Not accessible for other users of this machine.
         os.makedirs(self._root / NAMESPACES, mode=0o700, exist_ok=True)
         os.makedirs(slot, mode=0o755)
         make_layer(str(slot / "env"), base)
@@ -211,12 +215,12 @@ class Environments:
             return f"it needs more than {self._limits.space >> 20} MiB (setting node.packages_mib)"
         return ""
 
-    def _build_errand(self, slot: Path, order: Order, parts: Split, fetched: Fetched, pip: str) -> Errand:
+    def _build_errand(self, slot: Path, order: InstallRequest, parts: Split, fetched: Fetched, pip: str) -> Errand:
         steps: list[list[str]] = []
         wheels = ["--find-links", str(slot / "wheels")]
         if fetched.pins:
             steps.append(["--no-index", "--no-deps", *wheels, "--", *fetched.pins])
-        # What has no wheel is the owner's here; it is built, and finds what it needs for that by itself.
+        # Only the owner gets here without a wheel; it is built, and finds its build requirements itself.
         open_ended = [*(parts.plain if fetched.error else ()), *parts.direct]
         if open_ended:
             steps.append([*wheels, "--", *open_ended])
@@ -239,7 +243,9 @@ class Environments:
         own = {"PATH": path, "HOME": work, "TMPDIR": work, "LANG": "C.UTF-8", "PIP_CONFIG_FILE": os.devnull}
         return {**(index.build_sandbox_environ(self._environ) if open_ended else {}), **own}
 
-    def _build_mounts(self, slot: Path, order: Order, parts: Split, pip: str, *, open_ended: bool) -> tuple[Mount, ...]:
+    def _build_mounts(
+        self, slot: Path, order: InstallRequest, parts: Split, pip: str, *, open_ended: bool
+    ) -> tuple[Mount, ...]:
         seen = [*order.shown, install_program.__file__, *filter(None, (pip,)), str(slot / "wheels")]
         if open_ended:
             seen += [place for place in index.list_local_places(self._environ) if os.path.exists(place)]
@@ -257,12 +263,12 @@ class Environments:
         return tuple(mounts)
 
     def _list_hidden(self) -> tuple[str, ...]:
-        """The home of the server's user: .netrc, pip.conf and keyrings are there."""
+        """The home of the server's user, which contains .netrc, pip.conf and keyrings."""
         home = self._environ.get("HOME", "")
         return (home,) if home.startswith("/") and home != "/" and os.path.isdir(home) else ()
 
     def _explain(self, report: ErrandReport, fetched: Fetched) -> str:
-        reason = index.pick_reason(report.words, self._secrets) or f"the installer ended with {report.code}"
+        reason = index.pick_reason(report.output, self._secrets) or f"the installer ended with {report.code}"
         if fetched.error and index.has_credentials(self._environ):
             first = index.pick_reason(fetched.error, self._secrets)
             return (
@@ -273,7 +279,7 @@ class Environments:
 
 
 def _hand_over(slot: Path, user: int | None) -> None:
-    """Everything in it is ours and fresh: nobody else could have put a link there yet."""
+    """Everything in it is new and ours, so there can be no links of others yet."""
     if user is None or os.geteuid() != 0:
         return
     for top in (slot / "env", slot / "work"):

@@ -1,8 +1,8 @@
 """Run by the node with an environment's interpreter: finds the wheels that requirements need, and downloads them.
 
-It knows the credentials of the index, so nothing that a package brings may run here. Only wheels are taken, which are
-read and never executed; a wheel whose metadata names another package by a URL or path (which an installer would build)
-ends it; and whatever pip thinks of, this process starts no other one. What needs a build is built in a sandbox.
+It knows the credentials of the index, so no code of a package may run here. Only wheels are accepted, which are read
+and never executed; a wheel whose metadata names another package by a URL or path (which an installer would build) is an
+error; and this process cannot start others, whatever pip tries. Packages that need a build are built in a sandbox.
 
 Imports nothing of ours: any Python from 3.8 on may run it. Started as `python -I fetch_program.py <JSON>`.
 """
@@ -33,7 +33,7 @@ def limit(space: int) -> None:
 
 
 def forbid_programs() -> None:
-    """From here on this process executes nothing, but for the program that pip asks for an index's password."""
+    """From here on this process executes nothing, except the program that pip asks for an index's password."""
     keyring = shutil.which("keyring")
 
     def look(event: str, details: tuple) -> None:  # type: ignore[type-arg]

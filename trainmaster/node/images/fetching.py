@@ -1,7 +1,7 @@
-"""Downloading of wheels on the server's side: with the index's credentials, and without running anything of a package.
+"""Downloads wheels on the server: with the index's credentials, and without running any code of a package.
 
-`fetch_program` does it in a process of its own, with limits on memory, time and space. Its process is waited for in a
-thread: the event loop of the control plane starts no processes.
+`fetch_program` does it in a separate process, with limits on memory, time and space. A thread waits for the process,
+because the control plane's event loop starts no processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.node.disk.usage import measure_tree
 from trainmaster.node.images import fetch_program
 
 FOLDER = "fetch"
-"""Below the slot: what it said, which may hold credentials. To be removed."""
+"""Inside the slot: its output, which may contain credentials and must be removed."""
 _POLL_SECONDS = 0.5
 _MOST_OUTPUT = 65536
 
@@ -28,12 +28,12 @@ _MOST_OUTPUT = 65536
 @dataclass(frozen=True, slots=True)
 class Fetch:
     python: str
-    """Of an environment that nobody but the server has written to."""
+    """Of an environment that only the server has written to."""
     pip: str
-    """Where to import pip from, when the environment has none."""
+    """Where to import pip from if the environment has none."""
     requirements: Sequence[str]
     slot: Path
-    """Holds `wheels` and what else is written."""
+    """Contains `wheels` and everything else that is written."""
     environ: Mapping[str, str]
     space: int
     seconds: float
@@ -43,7 +43,7 @@ class Fetch:
 class Fetched:
     pins: tuple[str, ...] = ()
     error: str = ""
-    """The installer's own words; they may hold credentials."""
+    """The installer's output, which may contain credentials."""
 
 
 async def fetch(order: Fetch) -> Fetched:
@@ -94,7 +94,7 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
 
 
 def _watch(process: subprocess.Popen[bytes], order: Fetch, stop: threading.Event) -> str:
-    """Why it was ended before it was done; "" when it came to an end by itself."""
+    """Why it was stopped early; "" if it ended by itself."""
     left = order.seconds
     while left > 0 and not stop.is_set():
         try:

@@ -1,7 +1,7 @@
-"""Where packages come from, as the server's environment says it, and what of that others may see. Pure.
+"""Package indexes from the server's environment, and which part of their configuration others may see. Pure.
 
-The process that downloads gets all of it. A sandbox gets the places without their credentials, and a message for people
-shows none either.
+The process that downloads gets all of it. A sandbox gets the URLs without their credentials, and messages show none
+either.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _FROM_UV = {
 _PLACES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
 _SHOWN = ("PIP_NO_INDEX", "PIP_TRUSTED_HOST", "PIP_PRE", "PIP_PREFER_BINARY", "PIP_TIMEOUT", "PIP_RETRIES")
 _CHANGING = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_NO_BINARY", "PIP_ONLY_BINARY", "PIP_EDITABLE")
-"""Would change what a download is."""
+"""Options that would change what a download does."""
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?:@[^/\s@]+)*(?=@)")
 _UNSAFE = r"\x1b\[[0-9;]*[A-Za-z]|[^\x20-\x7e\xa0-\ud7ff]"
-"""Compiled when something is shown: that takes 3 ms, and every start loads this module."""
+"""Compiled on first use: that takes 3 ms, and every start loads this module."""
 _LAST_LINES = 5
 _LONGEST = 1000
 
 
 def build_fetch_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For the server's own process: as it was started, in pip's words where only uv's are set."""
+    """For the server's own process: its environment, with uv's variables translated to pip's."""
     kept = {name: text for name, text in environ.items() if not name.startswith("PYTHON") and name not in _CHANGING}
     for ours, theirs in _FROM_UV.items():
         found = next((environ[name] for name in (ours, *theirs) if environ.get(name)), "")
         if found:
-            # A named index of uv: NAME=URL.
+            # A named index of uv is NAME=URL.
             kept[ours] = " ".join(re.sub(r"^[A-Za-z0-9_-]+=(?=[a-z+]+://)", "", place) for place in found.split())
     return kept
 
 
 def build_sandbox_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a sandbox: the same places, with nothing that opens them."""
+    """For a sandbox: the same URLs without credentials."""
     known = build_fetch_environ(environ)
     found = {name: redact(known[name], ()) for name in _PLACES if known.get(name)}
     found = {name: text.replace("****@", "") for name, text in found.items()}
@@ -52,7 +52,7 @@ def has_credentials(environ: Mapping[str, str]) -> bool:
 
 
 def list_secrets(environ: Mapping[str, str]) -> list[str]:
-    """Passwords and user names in the places, as they are written and as they are meant."""
+    """Passwords and user names in the URLs, both quoted and unquoted."""
     found: dict[str, None] = {}
     for text in environ.values():
         for match in _USERINFO.findall(text):
@@ -70,14 +70,14 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def list_local_places(environ: Mapping[str, str]) -> list[str]:
-    """Directories of this machine among the places."""
+    """Directories of this machine among the indexes."""
     words = build_fetch_environ(environ).get("PIP_FIND_LINKS", "").split()
     plain = [urllib.parse.unquote(word.removeprefix("file://")) for word in words]
     return [word for word in plain if word.startswith("/")]
 
 
 def pick_reason(output: str, secrets: Iterable[str]) -> str:
-    """What an installer says last, in one line that is safe to show."""
+    """The installer's last message, as one line that is safe to show."""
     lines = [re.sub(_UNSAFE, "", line).strip() for line in redact(output, secrets).splitlines()]
     lines = [line for line in lines if line and not line.lower().startswith(("[notice]", "warning:"))]
     said = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]

@@ -1,7 +1,7 @@
-"""Run in a Pod's sandbox with the interpreter of a new environment: installs into it, and makes its scripts fit.
+"""Run in a Pod's sandbox with the interpreter of a new environment: installs packages and adapts its scripts.
 
-It runs with the Pod's rights and so does whatever packages bring along. Imports nothing of ours: any Python from 3.8 on
-may run it. Started as `python -I install_program.py <JSON>`.
+It runs with the Pod's rights, and so does any code of the packages. Imports nothing of ours: any Python from 3.8 on may
+run it. Started as `python -I install_program.py <JSON>`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LARGEST = 1 << 20
 
 
 def loosen(folder: str) -> None:
-    """Scripts run with the interpreter in PATH: it sees what a Pod installs for itself besides."""
+    """Makes scripts use the interpreter in PATH, which also sees what a Pod installs for itself."""
     for entry in list(os.scandir(folder)):
         if not entry.is_file(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_size > _LARGEST:
             continue
@@ -29,12 +29,12 @@ def loosen(folder: str) -> None:
         if b"python" in os.path.basename(named[0]) and os.path.dirname(os.fsdecode(named[0])) == folder:
             text = b"#!/usr/bin/env python3\n" + rest
         elif first.startswith(b"#!/bin/sh") and _TRAMPOLINE.match(rest):
-            # Installers write this where the interpreter's path is too long for a first line.
+            # Installers write this if the interpreter's path is too long for a shebang.
             text = first + b"\n" + _TRAMPOLINE.sub(b"'''exec' python3 \"$0\" \"$@\"", rest, count=1)
         else:
             continue
         if entry.name in ("pip", "pip3"):
-            # It must be the Pod's own layer that it writes to.
+            # It must write to the Pod's own layer.
             text = b'#!/bin/sh\nexec python3 -m pip "$@"\n'
         mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
         with open(f"{entry.path}.new", "wb") as stream:

@@ -1,4 +1,5 @@
-"""Which pip installs into an environment: its own where that is new enough, else the one that Python itself brings."""
+"""Chooses the pip that installs into an environment: its own if that is new enough, otherwise the one bundled with
+Python."""
 
 from __future__ import annotations
 
@@ -10,12 +11,12 @@ from trainmaster.node.images.contract import ImageError
 from trainmaster.node.images.layers import Base
 
 _NEEDED = (22, 2)
-"""The first that tells what it would install."""
+"""The first version that reports what it would install."""
 _VERSION = re.compile(r"pip-(\d+)\.(\d+)")
 
 
 def find_pip(base: Base) -> str:
-    """A file to import pip from; "" when the environment's own will do."""
+    """A file to import pip from; "" if the environment's own is sufficient."""
     if any(_is_new(entry.name) for place in base.packages for entry in Path(place).glob("pip-*.dist-info")):
         return ""
     found = [path for place in _list_bundles() for path in place.glob("pip-*.whl") if _is_new(path.name)]

@@ -1,9 +1,9 @@
-"""Copied into shared layers and run by their interpreter at start: gives a Pod an environment of its own when needed.
+"""Copied into shared layers and run by their interpreter at start: gives a Pod its own environment when needed.
 
-A Pod starts with an interpreter that all Pods of an environment share, so that starting it costs nothing on disk. When
-`pip` is run, a thin environment is made at TRAINMASTER_ENV and pip is run by its interpreter instead, so that it
-installs, upgrades and uninstalls there and nowhere else. From then on that interpreter is the first in PATH, and one
-that was started by its old path sees the new packages too. Imports nothing of ours; any Python from 3.8 on may run it.
+A Pod starts with an interpreter that all Pods of an environment share, so that starting it needs no disk space. When
+`pip` is run, a thin environment is created at TRAINMASTER_ENV and pip is run by its interpreter instead, so that it
+installs, upgrades and uninstalls only there. From then on that interpreter is the first in PATH, and one that is
+started by its old path sees the new packages too. Imports nothing of ours; any Python from 3.8 on may run it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import sys
 VARIABLE = "TRAINMASTER_ENV"
 BELOW = "_below.pth"
 NAME = "_trainmaster_layer"
-"""What the copy is called; under its own name the module does nothing."""
+"""The name of the copy; under its own name the module does nothing."""
 
 
 def get_arguments() -> list[str]:
-    """The whole command line; at this point of the start `sys.argv` is not set yet."""
+    """The whole command line; `sys.argv` is not set yet at this point."""
     with open("/proc/self/cmdline", "rb") as stream:
         return [os.fsdecode(part) for part in stream.read().split(b"\0")[:-1]]
 
@@ -38,7 +38,7 @@ def get_packages(prefix: str) -> str:
 
 
 def make(target: str) -> None:
-    """A thin environment over what this layer lies over. Whole once `pyvenv.cfg` is there."""
+    """Creates a thin environment over the one below this layer. Complete once `pyvenv.cfg` exists."""
     packages = get_packages(target)
     os.makedirs(packages, exist_ok=True)
     os.makedirs(f"{target}/bin", exist_ok=True)

@@ -1,12 +1,12 @@
-"""Thin environments: a Python prefix of its own over another one, made with a handful of small files.
+"""Thin environments: a Python prefix over another one, created with a few small files.
 
 A layer has its own interpreter link, `pyvenv.cfg` and site-packages; a `.pth` file adds the packages of the environment
-below, which is never changed. Pods share one layer per environment (`make_shared`), whose hook gives a Pod a layer of
-its own as soon as it runs pip (`layer_hook`). Scripts of the environment below name its interpreter in their first
-line; `make_programs` keeps copies that take the one in PATH.
+below, which is never changed. Pods share one layer per environment (`make_shared`), whose hook gives a Pod its own
+layer as soon as it runs pip (`layer_hook`). Scripts of the environment below name its interpreter in their shebang;
+`make_programs` keeps copies that use the one in PATH.
 
-An environment without our package gets what training programs import of it (`trainmaster.checkpoint`,
-`trainmaster.report`), behind everything else, so that one which a Pod installs wins.
+An environment without our package gets the modules that training programs import (`trainmaster.checkpoint`,
+`trainmaster.report`), last on the path, so that a version installed by the Pod takes precedence.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ class Base:
 
     prefix: str
     interpreter: str
-    """The real interpreter, links resolved."""
+    """The real interpreter, with links resolved."""
     version: str
-    """Such as 3.11: names its directories."""
+    """Such as 3.11; part of directory names."""
     packages: tuple[str, ...]
-    """Directories on sys.path that hold packages."""
+    """Directories on sys.path that contain packages."""
 
     def list_prefixes(self) -> list[str]:
-        """Its own and those of the environments below it, from which it takes packages and programs."""
+        """Its own prefix and those of the environments below it, from which it takes packages and programs."""
         below = (str(Path(place).parents[2]) for place in self.packages)
         return [prefix for prefix in dict.fromkeys((self.prefix, *below)) if os.path.isdir(f"{prefix}/bin")]
 
 
 class BaseError(Exception):
-    """That directory is no Python environment."""
+    """The directory is not a Python environment."""
 
 
 def read_base(prefix: str) -> Base:
-    """Looks at a prefix from outside: a venv, or an installation of Python."""
+    """Inspects a prefix from outside: a venv, or an installation of Python."""
     python = f"{prefix}/bin/python3"
     if not os.access(python, os.X_OK):
         raise BaseError(f"{prefix} is not a Python environment: there is no bin/python3")
@@ -64,7 +64,7 @@ def read_base(prefix: str) -> Base:
         raise BaseError(f"{prefix} is not a Python environment: there is no lib/python3.*/site-packages")
     version = Path(places[0]).parent.name.removeprefix("python")
     below = os.path.realpath(python)
-    # A layer over a layer must see all the way down.
+    # A layer over a layer must see all layers below.
     chain = [entry for place in places for entry in _read_chain(place)]
     return Base(prefix, below, version, tuple(dict.fromkeys((*places, *chain))))
 
@@ -78,7 +78,8 @@ def _read_chain(place: str) -> list[str]:
 
 
 def make_shared(root: Path, base: Base, looked_at: Base | None = None) -> str:
-    """The layer that Pods start with; nothing is ever installed into it. `looked_at` is what may be read of `base`."""
+    """The layer that Pods start with; nothing is ever installed into it. `looked_at` is the part of `base` that may be
+    read."""
     hook = Path(layer_hook.__file__).read_bytes()
     library = {} if has_our_package(looked_at or base) else _read_library()
     stamp = "\0".join((base.prefix, base.interpreter, *base.packages))
@@ -89,7 +90,7 @@ def make_shared(root: Path, base: Base, looked_at: Base | None = None) -> str:
 
 
 def has_our_package(base: Base) -> bool:
-    """Installed, also as editable."""
+    """Whether it is installed, including as editable."""
     return any(next(Path(place).glob("trainmaster-*.dist-info"), None) for place in base.packages)
 
 
@@ -109,7 +110,7 @@ def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[s
             os.symlink(base.interpreter, f"{directory}/bin/{name}")
     lines = [f"import site; site.addsitedir({place!r})" for place in base.packages]
     if hook:
-        # Before the others: what a Pod installed goes over what is below.
+        # First, because what a Pod installed overrides what is below.
         lines.insert(0, f"import {_HOOK}")
         Path(packages, f"{_HOOK}.py").write_bytes(hook)
     if library:
@@ -119,7 +120,7 @@ def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[s
             Path(place, "trainmaster", name).write_bytes(content)
         lines.append(f"import site; site.addsitedir({place!r})")
     Path(packages, _PTH).write_text("\n".join(lines) + "\n")
-    # Last: its presence says that the layer is whole.
+    # Last: it marks the layer as complete.
     temporary = f"{directory}/pyvenv.cfg.tmp"
     Path(temporary).write_text(
         f"home = {os.path.dirname(base.interpreter)}\ninclude-system-site-packages = false\nversion = {base.version}\n"
@@ -128,7 +129,7 @@ def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[s
 
 
 def make_programs(root: Path, prefix: str) -> str:
-    """Copies of the environment's scripts that run with the interpreter in PATH. Made again when programs change."""
+    """Copies of the environment's scripts that use the interpreter in PATH. Created again when programs change."""
     source = Path(prefix, "bin")
     stamp = f"{prefix}\0{source.stat().st_mtime_ns}"
     target = root / "programs" / hashlib.sha256(stamp.encode()).hexdigest()[:16]
@@ -142,29 +143,29 @@ def make_programs(root: Path, prefix: str) -> str:
         if text is not None:
             (fresh / entry.name).write_bytes(text)
             (fresh / entry.name).chmod(0o755)
-    # However the environment below names its pip: it must be the layer that it writes to.
+    # Whatever the environment below calls its pip, it must write to the layer.
     for name in ("pip", "pip3"):
         (fresh / name).write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
         (fresh / name).chmod(0o755)
     if (source / "uv").exists():
-        # It installs where VIRTUAL_ENV says, which must be there first.
+        # It installs into VIRTUAL_ENV, which must exist first.
         (fresh / "uv").write_text(f'#!/bin/sh\npython3 -m pip --version >/dev/null\nexec {source}/uv "$@"\n')
         (fresh / "uv").chmod(0o755)
     try:
         fresh.rename(target)
     except OSError:
-        # Another process was quicker; both are the same.
+        # Another process created the same first.
         shutil.rmtree(fresh, ignore_errors=True)
     return str(target)
 
 
 def _is_below(interpreter: str, prefix: str) -> bool:
-    """Whether it is the environment's own; one of the two may be written through a link."""
+    """Whether it is the environment's own; either path may contain a link."""
     return os.path.realpath(os.path.dirname(interpreter)) == os.path.realpath(f"{prefix}/bin")
 
 
 def _loosen(script: Path, prefix: str) -> bytes | None:
-    """A script that names an interpreter of its environment, without the name. None: not such a script."""
+    """A script that names an interpreter of its environment, without the path. None if it is no such script."""
     if not script.is_file() or script.is_symlink() or script.stat().st_size > 1 << 20:
         return None
     content = script.read_bytes()
@@ -174,7 +175,7 @@ def _loosen(script: Path, prefix: str) -> bytes | None:
     named = first[2:].split()
     if named and b"python" in os.path.basename(named[0]) and _is_below(os.fsdecode(named[0]), prefix):
         return b"#!/usr/bin/env python3\n" + rest
-    # Installers write this where the interpreter's path is too long for a first line.
+    # Installers write this if the interpreter's path is too long for a shebang.
     if first.startswith(b"#!/bin/sh") and _TRAMPOLINE.match(rest):
         return first + b"\n" + _TRAMPOLINE.sub(b"'''exec' python3 \"$0\" \"$@\"", rest, count=1)
     return None

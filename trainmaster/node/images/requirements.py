@@ -1,6 +1,6 @@
-"""Requirements of an environment, told apart: what an index is asked for, and what names a place. Pure but for paths.
+"""Splits requirements into those from the index and those that name a location. Pure except for paths.
 
-Only the latter can lie on this machine. Those are the owner's: tenants name packages of the index and nothing else.
+Only the latter can be on this machine. They are reserved for the owner: tenants may only name packages of the index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXTRAS = re.compile(r"\[[^\]]*\]$")
 class Split:
     plain: tuple[str, ...]
     direct: tuple[str, ...]
-    """Paths, made absolute, and URLs."""
+    """Absolute paths and URLs."""
 
 
 def split_requirements(asked: Sequence[str]) -> Split:
@@ -30,7 +30,7 @@ def split_requirements(asked: Sequence[str]) -> Split:
 
 
 def _make_absolute(entry: str) -> str:
-    """A relative path is one of the server's working directory, which an errand does not have."""
+    """A relative path is relative to the server's working directory, which an errand does not have."""
     if "://" in entry or "@" in entry or os.path.isabs(entry):
         return entry
     return os.path.abspath(entry) if entry.startswith(".") or "/" in entry or os.path.exists(entry) else entry

@@ -31,12 +31,12 @@ DEFAULT = "default"
 
 
 class RulesError(Exception):
-    """The table is wrong; the text names every mistake with its place."""
+    """The table is invalid; the text lists every mistake with its location."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An environment that has a name."""
+    """An environment with a name."""
 
     path: str = ""
     packages: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Table:
 
 
 def list_names(image: str) -> list[str]:
-    """The spellings under which a rule may know an image: as written, with the tag, with the default registry."""
+    """The names under which a rule may match an image: as written, with the tag, with the default registry."""
     name = image.partition("@")[0]
     names = [image, name]
     if ":" not in name.rsplit("/", 1)[-1]:

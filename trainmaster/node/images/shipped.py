@@ -1,4 +1,4 @@
-"""The rules that come with Trainmaster: for the images of the shipped runtimes, behind an administrator's own."""
+"""The rules shipped with Trainmaster, for the images of the shipped runtimes; an administrator's rules precede them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from trainmaster.node.images.rules import ImageRule
 from trainmaster.version import PACKAGE
 
 MPI_VOLUME = "mpi-ssh-auth"
-"""What the TrainJob controller gives to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
+"""The volume that the TrainJob controller adds to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
 _INITIALIZER = "the image's program is replaced by our own initializer"
 _REMOTE_START = (
     "sshd is replaced by a local stand-in for remote start, which mpirun reaches through the gang's directory"
 )
-# By path: a Pod's environment need not have our package, and these import nothing of it.
+# By path: a Pod's environment need not contain our package, and these import nothing of it.
 _REMOTE = f"{PACKAGE}/remote_start/program.py"
 _LOADER = f"{PACKAGE}/initializer/program.py"
 _MPI_HOME = "/home/mpiuser"
-"""Of the user in upstream's MPI images; the Kubeflow SDK writes the training function there."""
+"""The home directory in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")
 _MPI_VARIABLES = {
     "OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start",
-    # The Pod's user is root in its own eyes where the server is.
+    # If the server runs as root, so does the Pod's user.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
@@ -29,7 +29,7 @@ _MPI_VARIABLES = {
 
 def _initializer(kind: str) -> ImageRule:
     command = ("python3", _LOADER, kind)
-    # Said here, because a path that is built into a program cannot be rewritten on the plain level.
+    # Set here, because a path inside a program cannot be rewritten at the plain level.
     env = {"TARGET": f"/workspace/{kind}"}
     return ImageRule(f"*/trainer/{kind}-initializer*", command=command, env=env, shown=(_LOADER,), note=_INITIALIZER)
 

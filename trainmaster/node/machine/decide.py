@@ -21,7 +21,7 @@ from trainmaster.node.machine.outcome import (
     will_restart,
 )
 from trainmaster.node.machine.state import ContainerStage, ContainerState, Ending, HookStage, Moment, PodState
-from trainmaster.node.machine.steps import Confirm, Hook, Instruction, Notice, Probe, Say, Start, Step
+from trainmaster.node.machine.steps import Confirm, EventNote, Hook, Instruction, Notice, Probe, Start, Step
 from trainmaster.node.machine.stopping import begin_stop, pursue_stop
 
 DEADLINE = Ending("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
@@ -68,7 +68,7 @@ class _Pass:
             self._wake(at)
             return
         self.state = replace(self.state, ending=DEADLINE)
-        self._do(Say(DEADLINE.reason, DEADLINE.message, warning=True))
+        self._do(EventNote(DEADLINE.reason, DEADLINE.message, warning=True))
 
     def _stop_all(self, deletion: PodDeletion | None) -> None:
         if not self.state.is_alive:
@@ -116,7 +116,7 @@ class _Pass:
             if not container.is_alive:
                 continue
             if container.stop is None and container.stage is ContainerStage.RUNNING:
-                self._do(Say("Killing", f"Stopping container {spec.name}"))
+                self._do(EventNote("Killing", f"Stopping container {spec.name}"))
             is_sidecar = spec.role is ContainerRole.SIDECAR
             self._pursue(spec, begin_stop(container, deadline), is_turn=is_turn or not is_sidecar)
             is_turn = is_turn and not is_sidecar
@@ -193,7 +193,7 @@ class _Pass:
                 self.state = self.state.put(replace(container, is_told=True))
                 who = f"{self.plan.name}_{self.plan.namespace}({self.plan.uid})"
                 text = f"Back-off restarting failed container {container.name} in pod {who}"
-                self._do(Say("BackOff", text, warning=True))
+                self._do(EventNote("BackOff", text, warning=True))
             return
         series = 0 if delay == 0.0 else container.series
         self._start(ContainerState(container.name, container.attempt + 1, last=container.ended, series=series + 1))

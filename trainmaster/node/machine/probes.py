@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from trainmaster.node.machine.model import ContainerPlan, PodPlan, ProbeKind, ProbeSpec
 from trainmaster.node.machine.state import ContainerStage, ContainerState, Moment, PodState, ProbeState, Stop
-from trainmaster.node.machine.steps import Say
+from trainmaster.node.machine.steps import EventNote
 
 
 def list_active(spec: ContainerPlan, container: ContainerState) -> Iterator[tuple[ProbeKind, ProbeSpec]]:
@@ -45,7 +45,9 @@ class ProbeAnswer:
     """What the program or the network said, for people."""
 
 
-def mark_answer(plan: PodPlan, state: PodState, answer: ProbeAnswer, now: Moment) -> tuple[PodState, tuple[Say, ...]]:
+def mark_answer(
+    plan: PodPlan, state: PodState, answer: ProbeAnswer, now: Moment
+) -> tuple[PodState, tuple[EventNote, ...]]:
     """Counts one answer. A container that a startup or liveness probe gives up on has to end."""
     container = state.get(answer.container)
     spec = (plan.get(answer.container).probes or {}).get(answer.kind)
@@ -69,11 +71,11 @@ def mark_answer(plan: PodPlan, state: PodState, answer: ProbeAnswer, now: Moment
     says = []
     # Not one event per failure: the first of a row, and the one that has consequences.
     if counted.failures in (1, spec.failure):
-        says.append(Say("Unhealthy", f"{answer.kind.value} probe failed: {answer.text}", warning=True))
+        says.append(EventNote("Unhealthy", f"{answer.kind.value} probe failed: {answer.text}", warning=True))
     after = _conclude(plan, container, answer.kind, spec, counted, now)
     if after.stop is not None:
         text = f"Container {answer.container} failed {answer.kind.value.lower()} probe, will be restarted"
-        says.append(Say("Killing", text))
+        says.append(EventNote("Killing", text))
     return state.put(after), tuple(says)
 
 

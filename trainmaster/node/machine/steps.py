@@ -58,7 +58,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class EventNote:
     """An event about the Pod."""
 
     reason: str
@@ -71,7 +71,7 @@ class Confirm:
     """Nothing of the Pod runs any more: the object may go."""
 
 
-Instruction: TypeAlias = Start | Signal | Kill | Hook | Probe | Notice | Say | Confirm
+Instruction: TypeAlias = Start | Signal | Kill | Hook | Probe | Notice | EventNote | Confirm
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.node.network.leases import Places
 from trainmaster.node.shims.link import ShimError
-from trainmaster.node.shims.supervisor import AttemptEnded, Happening, Lost, Supervisor, SupervisorError
+from trainmaster.node.shims.supervisor import AttemptEnded, Lost, ShimEvent, Supervisor, SupervisorError
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, ResourceLimits, SandboxSpec
 
 _CONTAINER = "errand"
@@ -40,13 +40,13 @@ class ErrandRunner:
         """Of the directories that belong to no Pod and are in use."""
         return set(self._running)
 
-    def take(self, happening: Happening) -> bool:
+    def take(self, event: ShimEvent) -> bool:
         """Whether it was about an errand."""
-        done = self._running.get(happening.uid)
+        done = self._running.get(event.uid)
         if done is not None and not done.done():
-            if isinstance(happening, AttemptEnded):
-                done.set_result(happening.exited)
-            elif isinstance(happening, Lost):
+            if isinstance(event, AttemptEnded):
+                done.set_result(event.exited)
+            elif isinstance(event, Lost):
                 done.set_result(Exited(137, 0.0, error="it was killed"))
         return done is not None
 

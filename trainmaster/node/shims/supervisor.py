@@ -75,7 +75,7 @@ class Lost:
     uid: str
 
 
-Happening: TypeAlias = Began | AttemptEnded | Lost
+ShimEvent: TypeAlias = Began | AttemptEnded | Lost
 
 
 class SupervisorError(Exception):
@@ -83,7 +83,7 @@ class SupervisorError(Exception):
 
 
 class Supervisor:
-    def __init__(self, root: Path, notify: Callable[[Happening], None], level: str = PLAIN) -> None:
+    def __init__(self, root: Path, notify: Callable[[ShimEvent], None], level: str = PLAIN) -> None:
         self._root = root
         self._notify = notify
         self._zygotes = Zygotes(root, level)

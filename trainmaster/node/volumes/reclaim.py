@@ -35,15 +35,15 @@ class Reclaimer:
     async def follow(self) -> None:
         async def begin(items: list[Object]) -> None:
             for item in items:
-                await self.look(PersistentVolume(item))
+                await self.reclaim(PersistentVolume(item))
 
         async def change(event: WatchEvent) -> None:
             if event.type != "DELETED":
-                await self.look(PersistentVolume(event.object))
+                await self.reclaim(PersistentVolume(event.object))
 
         await follow(self._client, self._clock, PERSISTENT_VOLUMES, begin, change)
 
-    async def look(self, volume: PersistentVolume) -> None:
+    async def reclaim(self, volume: PersistentVolume) -> None:
         if not volume.is_deleting or FINALIZER not in volume.finalizers or not volume.is_ours:
             return
         if volume.is_deleted_with_object:

@@ -21,7 +21,7 @@ def make_sub_path(root: str, sub: str) -> None:
     try:
         # With the permissions of the volume: whoever may write there may write here.
         mode = os.fstat(handle).st_mode & 0o777
-        os.close(beneath.make_beneath(handle, sub, beneath.Making(mode)))
+        os.close(beneath.make_beneath(handle, sub, beneath.MakeOptions(mode)))
     except beneath.PathEscapes:
         raise VolumeError(f"failed to prepare subPath: {sub!r} leads out of the volume") from None
     finally:

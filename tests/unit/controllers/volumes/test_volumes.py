@@ -197,7 +197,7 @@ def test_deleting_a_claim_deletes_its_directory_when_no_pod_uses_it(tmp_path: Pa
         assert "deletionTimestamp" in volume["metadata"]
         assert (tmp_path / name / "data").exists(), "the node removes it"
         reclaimer = Reclaimer(bench.client, bench.cluster.clock, tmp_path)
-        await reclaimer.look(PersistentVolume(volume))
+        await reclaimer.reclaim(PersistentVolume(volume))
         assert not (tmp_path / name).exists()
         assert bench.list_volumes() == []
 
@@ -216,7 +216,7 @@ def test_a_retained_volume_keeps_its_data_and_waits_for_a_person(tmp_path: Path)
         [volume] = bench.list_volumes()
         assert (volume["status"]["phase"], "deletionTimestamp" in volume["metadata"]) == ("Released", False)
         await bench.client.delete(PERSISTENT_VOLUMES, name)
-        await Reclaimer(bench.client, bench.cluster.clock, tmp_path).look(PersistentVolume(bench.list_volumes()[0]))
+        await Reclaimer(bench.client, bench.cluster.clock, tmp_path).reclaim(PersistentVolume(bench.list_volumes()[0]))
         assert (tmp_path / name).is_dir()
         assert bench.list_volumes() == []
 
@@ -234,7 +234,7 @@ def test_a_claim_may_grow_and_a_lost_volume_is_said(tmp_path: Path) -> None:
         assert bench.get_claim()["status"]["capacity"] == {"storage": "5Mi"}
         [volume] = bench.list_volumes()
         await bench.client.delete(PERSISTENT_VOLUMES, volume["metadata"]["name"])
-        await Reclaimer(bench.client, bench.cluster.clock, tmp_path).look(PersistentVolume(bench.list_volumes()[0]))
+        await Reclaimer(bench.client, bench.cluster.clock, tmp_path).reclaim(PersistentVolume(bench.list_volumes()[0]))
         await bench.settle()
         assert bench.get_claim()["status"]["phase"] == "Lost"
         assert bench.said[-1] == "Bound claim has lost its PersistentVolume. Data on the volume is lost!"

@@ -61,7 +61,7 @@ class Machine:
     async def look(self, seconds: int) -> None:
         for _ in range(seconds):
             await asyncio.sleep(1)
-            await self.guard.look()
+            await self.guard.check()
 
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: Callable[[Machine], Awaitable[None]]) -> None:

@@ -86,10 +86,10 @@ def test_only_the_pods_of_that_tenant_are_paused(tmp_path: Path) -> None:
         )
         assert set(pacer._read_all()) == {"ann", "bob"}
         pacer._read_all = lambda: written  # type: ignore[method-assign]
-        await pacer.look()
+        await pacer.check()
         assert paused == []
         written["ann"] = {1: 1000 * MIB}
-        await pacer.look()
+        await pacer.check()
         assert paused == [("ann-1", MOST_SECONDS)]
 
     run_virtual(main())

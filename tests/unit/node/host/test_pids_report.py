@@ -26,11 +26,11 @@ def test_the_tenants_control_group_is_asked(tmp_path: Path) -> None:
             group.mkdir(parents=True)
             for found in ("17", "3"):
                 (group / "pids.current").write_text(f"{found}\n")
-                await report.look()
+                await report.report()
                 quota = await cluster.client.get(RESOURCE_QUOTAS, "tenant", "ann")
                 assert quota["status"]["used"][PIDS] == found
             (group / "pids.current").unlink()
-            await report.look()
+            await report.report()
             quota = await cluster.client.get(RESOURCE_QUOTAS, "tenant", "ann")
             assert quota["status"]["used"][PIDS] == "0"
 

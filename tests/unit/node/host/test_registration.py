@@ -58,7 +58,7 @@ class Setting:
             self.start()
         assert self.keeper is not None
         await self.cluster.clock.sleep(LOOK_SECONDS)
-        await self.keeper.look()
+        await self.keeper.sync()
         return await self.cluster.client.get(NODES, "local")
 
     async def set_policy(self, **data: str) -> None:

@@ -15,7 +15,7 @@ from trainmaster.node.machine.model import ProbeKind, read_plan
 from trainmaster.node.machine.outcome import RULES, RestartRules, decide_phase
 from trainmaster.node.machine.probes import ProbeAnswer, mark_answer
 from trainmaster.node.machine.state import ContainerEnd, Moment, PodState
-from trainmaster.node.machine.steps import Instruction, Say, Start
+from trainmaster.node.machine.steps import EventNote, Instruction, Start
 from trainmaster.node.status import build_status
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
@@ -45,7 +45,7 @@ class Player:
         self.seconds = 0.0
         self.state: PodState = states.make_state(self.plan, self.now)
         self.wake: float | None = None
-        self.said: list[Say] = []
+        self.said: list[EventNote] = []
 
     @property
     def now(self) -> Moment:
@@ -64,8 +64,8 @@ class Player:
         step = decide(self.plan, self.state, self.now, self.rules)
         self.state = step.state
         self.wake = step.wake_after
-        self.said += [item for item in step.instructions if isinstance(item, Say)]
-        return [item for item in step.instructions if not isinstance(item, Say)]
+        self.said += [item for item in step.instructions if isinstance(item, EventNote)]
+        return [item for item in step.instructions if not isinstance(item, EventNote)]
 
     def wait(self, seconds: float) -> list[Instruction]:
         self.seconds += seconds

@@ -15,7 +15,7 @@ from trainmaster.node.images.contract import Environment
 from trainmaster.node.shims.warm import WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim import warm_zygote
 from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, ResourceLimits
-from trainmaster.shim.warm import ENVIRON, Warmth, find_variable, parse_command, split_report
+from trainmaster.shim.warm import ENVIRON, WarmState, find_variable, parse_command, split_report
 
 pytestmark = pytest.mark.unit
 
@@ -81,7 +81,7 @@ READS = {
     "CI": (None, frozenset({"some.module"})),
     "MODE": ("slow", frozenset({"some.module"})),
 }
-WARMTH = Warmth("key", "/layer", (), READS, (), frozenset(), (), "label")
+WARMTH = WarmState("key", "/layer", (), READS, (), frozenset(), (), "label")
 
 
 @pytest.mark.parametrize(
