@@ -98,7 +98,9 @@ def build(root: Path, index: Path, **environ: str) -> tuple[Environments, LocalE
     return Environments(root / "environments", known, SystemClock(), errands, InstallLimits()), errands
 
 
-def order(*requirements: str, is_tenants: bool = False, namespace: str = "uid-1", user: int | None = None) -> InstallRequest:
+def order(
+    *requirements: str, is_tenants: bool = False, namespace: str = "uid-1", user: int | None = None
+) -> InstallRequest:
     pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
     return InstallRequest(Pod(pod), "main", namespace, is_tenants, user, requirements)
 

@@ -86,7 +86,9 @@ def make_pod(index: int, attempt: int, life: int = 0) -> dict[str, Any]:
 def add_directories(root: Path, index: int, attempt: int, *, restart: int = 0, life: int = 0) -> dict[str, str]:
     spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
     results = Results(root)
-    return results.add_directories(Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.find_newest("tj")).env
+    return results.add_directories(
+        Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.find_newest("tj")
+    ).env
 
 
 def test_all_ranks_of_an_attempt_resume_from_the_same_one_whenever_they_start(tmp_path: Path) -> None:
@@ -123,12 +125,16 @@ def test_a_resumed_job_goes_on_from_what_it_saved_before_it_was_suspended(tmp_pa
     assert [env[checkpoint.RESUME_FROM] for env in first] == ["", ""]
     saved = save(Path(first[0][checkpoint.DIRECTORY]) / "one", as_directory=True)
     checkpoint.commit(saved)
-    assert add_directories(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == "", "the same Pod again, after a crash of the control plane"
+    assert add_directories(tmp_path, 1, 0)[checkpoint.RESUME_FROM] == "", (
+        "the same Pod again, after a crash of the control plane"
+    )
     assert add_directories(tmp_path, 1, 0, life=1)[checkpoint.RESUME_FROM] == str(saved)
     later = save(Path(first[0][checkpoint.DIRECTORY]) / "two", as_directory=True)
     checkpoint.commit(later)
     os.utime(later / checkpoint.MARKER, ns=(2**61, 2**61))
-    assert add_directories(tmp_path, 0, 0, life=1)[checkpoint.RESUME_FROM] == str(saved), "as the other rank of this round"
+    assert add_directories(tmp_path, 0, 0, life=1)[checkpoint.RESUME_FROM] == str(saved), (
+        "as the other rank of this round"
+    )
 
 
 def test_saving_under_a_name_again_takes_the_old_marker_away_first(folder: Path) -> None:

@@ -49,7 +49,7 @@ from trainmaster.node.disk.bundle_cleanup import BundleCleanup
 from trainmaster.node.host.components import Components
 from trainmaster.node.host.isolation import IsolationError, choose_isolation
 from trainmaster.node.machine.outcome import RestartRules
-from trainmaster.node.network.addresses import WaysOut
+from trainmaster.node.network.addresses import EgressRoutes
 from trainmaster.node.runner import NodeSettings
 from trainmaster.node.shims.warm import WarmSettings
 from trainmaster.shim.sandbox.egress import LAN
@@ -155,7 +155,7 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         tenant_write_rate=wanted.tenant_write_mib * 1024**2,
         rules=RestartRules(restart=pause),
         level=isolation.level,
-        ways_out=WaysOut(
+        egress_routes=EgressRoutes(
             str(home.server_json),
             egress=wanted.egress,
             upstream=wanted.proxy,

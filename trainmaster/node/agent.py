@@ -45,7 +45,7 @@ from trainmaster.node.machine.outcome import decide_phase, end_pod
 from trainmaster.node.machine.outcome import is_over as is_finished
 from trainmaster.node.machine.state import ContainerStage, Ending
 from trainmaster.node.machine.steps import Confirm
-from trainmaster.node.network.leases import Places, name_home
+from trainmaster.node.network.leases import NetworkLeases, name_home
 from trainmaster.node.network.service_names import ServiceNames
 from trainmaster.node.performing import REPORTER, Performer
 from trainmaster.node.recovery import note_ended, note_lost, read_time
@@ -94,7 +94,7 @@ class NodeAgent:
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level)
         self._workloads = workloads = Workloads(client)
-        places = Places(settings.root, client, workloads, settings.level, settings.ways_out, settings.hide)
+        places = NetworkLeases(settings.root, client, workloads, settings.level, settings.egress_routes, settings.hide)
         self._errands = ErrandRunner(self._supervisor, places, os.geteuid())
         usage = DiskUsage(clock)
         self._launcher = build_launcher(

@@ -1,6 +1,6 @@
-"""Carries out what the machine asks for. Quick things at once, slow ones (starting, hooks, probes) as tasks.
+"""Carries out the state machine's instructions. Slow ones (starts, hooks, probes) run as tasks.
 
-A task ends by noting an observation in the Pod's state and waking the agent; nothing is decided here. Nothing is
+A task ends by adding an observation to the Pod's state and waking the agent; no decisions are made here. Nothing is
 started before the Pod object is durable.
 """
 
@@ -34,7 +34,7 @@ REPORTER = "trainmaster-node"
 
 
 class Performer:
-    """What is added to `queue` the agent looks at again."""
+    """The agent handles Pods that are added to `queue`."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Performer:
         self._scope: Scope | None = None
 
     def attach(self, scope: Scope) -> None:
-        """Tasks live in that scope."""
+        """Tasks run in that scope."""
         self._scope = scope
 
     def get_moment(self) -> Moment:
         return Moment(self._clock.boot(), self._clock.now())
 
     async def perform(self, pod: TrackedPod, instructions: Sequence[Instruction]) -> None:
-        """All but Confirm, which comes after the last report."""
+        """Everything except Confirm, which comes after the last report."""
         starts = [item for item in instructions if isinstance(item, Start)]
         if starts:
             pod.starts_since = self._clock.boot()
@@ -99,7 +99,7 @@ class Performer:
         return task
 
     async def _start(self, pod: TrackedPod, starts: Sequence[Start]) -> None:
-        """Cancelled while it prepares, nothing has begun; afterwards it is not cancelled while this process lives."""
+        """Can be cancelled during preparation, when nothing has started; after that it runs to its end."""
         is_settled = False
         try:
             ready, refused = await self._prepare(pod, starts)
@@ -114,7 +114,7 @@ class Performer:
             is_settled = True
             raise
         finally:
-            # Whatever went wrong, nothing stays "starting" for ever; what has begun all the same reports itself.
+            # On any error, nothing stays "starting" forever; a container that has started nevertheless reports itself.
             broken = LaunchError(CREATE_ERROR, "internal error, see the server's log")
             for item in () if is_settled else starts:
                 self._refuse(pod, item, broken)
@@ -137,7 +137,7 @@ class Performer:
             await self.record_event(pod, "Approximated", note)
 
     def record_start(self, pod: TrackedPod, container: str, attempt: int, note: str) -> None:
-        """Once for each start, which may be told twice."""
+        """Once per start, which may be reported twice."""
         text = f"Container {container} {note}"
         if (seen := f"{attempt} {text}") not in pod.said:
             pod.said.add(seen)
@@ -156,7 +156,7 @@ class Performer:
             pod.change(lambda state: states.mark_post_start(state, hook.container, hook.attempt))
         else:
             now, grace = self.get_moment(), float(pod.plan.grace)
-            pod.change(lambda state: states.mark_doomed(state, hook.container, hook.attempt, grace, now))
+            pod.change(lambda state: states.mark_must_end(state, hook.container, hook.attempt, grace, now))
         self._wake(pod.uid)
         if failure:
             reason = "FailedPreStopHook" if hook.kind == "preStop" else "FailedPostStartHook"
@@ -179,7 +179,7 @@ class Performer:
 
         before = pod.state
         pod.change(count)
-        if before is None or pod.state is None or _needs_look(before, pod.state, probe):
+        if before is None or pod.state is None or _needs_pass(before, pod.state, probe):
             self._wake(pod.uid)
         elif pod.state is not None:
             self._wake_later(pod.uid, pod.state.get(probe.container).probes[probe.kind].due - self._clock.boot())
@@ -195,7 +195,7 @@ class Performer:
             ended = ContainerEnd(128, None, now.wall, START_ERROR, error.message)
             pod.change(lambda state: states.mark_ended(state, item.container, item.attempt, ended, now))
         else:
-            # The kubelet tells in an event only what a mount waits for; here the status says it too.
+            # The kubelet reports what a mount waits for only in an event; here the status shows it too.
             reason = "ContainerCreating" if error.reason == FAILED_MOUNT else error.reason
             why = (reason, error.message)
             pod.change(lambda state: states.mark_blocked(state, item.container, item.attempt, why, now))
@@ -205,8 +205,8 @@ def _make_target(pod: TrackedPod, container: str) -> ProbeTarget:
     return ProbeTarget(pod.uid, get_container(pod.obj, container))
 
 
-def _needs_look(before: PodState, after: PodState, probe: Probe) -> bool:
-    """Whether an answer changed more than a count: most of them say what was known."""
+def _needs_pass(before: PodState, after: PodState, probe: Probe) -> bool:
+    """Whether an answer changed more than a count; most do not."""
     old, new = before.get(probe.container), after.get(probe.container)
     return (old.is_ready, old.is_started, old.stop) != (new.is_ready, new.is_started, new.stop) or (
         probe.kind not in new.probes

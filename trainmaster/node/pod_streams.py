@@ -1,7 +1,7 @@
 """exec, attach and port-forward on this node, through the Pod's shim.
 
-Implements what the API server asks for (`apiserver/http/streams/contract.py`) without importing it: `app` brings both
-together. The shim starts the program with descriptors of ours; the bytes do not pass through it.
+Implements the API server's protocol (`apiserver/http/streams/contract.py`) without importing it; `app` connects them.
+The shim starts the program with our descriptors; the data does not pass through it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from trainmaster.node.shims.link import ShimError
 from trainmaster.node.shims.supervisor import Supervisor
 
 _SETTLE_SECONDS = 0.5
-"""How long output is waited for after a program's end, while something it left behind holds its streams open."""
+"""How long to wait for output after a program's exit, while its descendants hold the streams open."""
 _BEGIN_SECONDS = 30.0
 _TERMINAL = {"TERM": "xterm"}
 
 
 class RequestedStreams(Protocol):
-    """What a client asked for."""
+    """What a client requested."""
 
     @property
     def container(self) -> str: ...
@@ -46,7 +46,7 @@ class RequestedStreams(Protocol):
 
 
 class ShimStreams:
-    """`refuse` makes the error for the API server from one sentence."""
+    """`refuse` creates the API server's error from a message."""
 
     def __init__(self, supervisor: Supervisor, refuse: Callable[[str], Exception]) -> None:
         self._supervisor = supervisor
@@ -55,7 +55,7 @@ class ShimStreams:
     async def run(self, pod: Object, wanted: RequestedStreams) -> ExecutedProgram:
         program = ExecutedProgram(self._supervisor, pod["metadata"]["uid"])
         try:
-            # To its end also when the client has gone: what was started must be known to be killed.
+            # Completed even if the client is gone: a started program must be known to be killed.
             await finish(program.begin(wanted), limit=_BEGIN_SECONDS)
         except (ShimError, OSError) as error:  # TimeoutError is one
             await program.close()
@@ -68,7 +68,7 @@ class ShimStreams:
     async def attach(self, pod: Object, wanted: RequestedStreams) -> AttachedProgram:
         asked = {"stdin": wanted.stdin, "stdout": wanted.stdout, "stderr": wanted.stderr}
         streams = [name for name, is_asked in asked.items() if is_asked]
-        # Without its output nothing would tell when it ends.
+        # Without its output the end would go unnoticed.
         streams += ["stdout"] if "stdout" not in streams else []
         uid = pod["metadata"]["uid"]
         try:
@@ -97,7 +97,7 @@ class ExecutedProgram:
         self._outputs: dict[str, FdReader] = {}
 
     async def begin(self, wanted: RequestedStreams) -> None:
-        """ShimError: it cannot be executed."""
+        """Raises ShimError if it cannot be executed."""
         given = self._open_terminal() if wanted.tty else self._open_pipes(wanted)
         try:
             answer, _ = await self._supervisor.request(
@@ -123,7 +123,7 @@ class ExecutedProgram:
         return [theirs]
 
     def _open_pipes(self, wanted: RequestedStreams) -> list[int]:
-        """Three descriptors for the program; what is not wanted leads nowhere."""
+        """Three descriptors for the program; unwanted streams are /dev/null."""
         given: list[int] = []
         if wanted.stdin:
             theirs, ours = os.pipe2(os.O_CLOEXEC)
@@ -149,7 +149,7 @@ class ExecutedProgram:
             await self._input.write(data)
 
     def close_input(self) -> None:
-        """A terminal has no end of its own: its program goes on."""
+        """Does nothing for a terminal, whose program continues."""
         if self._input is not None and self._terminal < 0:
             self._input.close()
 
@@ -161,10 +161,10 @@ class ExecutedProgram:
         try:
             code = await asyncio.shield(self._supervisor.get_exec_exit(self._uid, self._session))
         except ShimError:
-            code = 137  # the Pod went, and everything in it
+            code = 137  # the Pod was killed
         self._is_over = True
         for output in self._outputs.values():
-            output.hurry(_SETTLE_SECONDS)
+            output.end_after_idle(_SETTLE_SECONDS)
         return code
 
     async def close(self) -> None:
@@ -172,7 +172,7 @@ class ExecutedProgram:
             try:
                 await self._supervisor.request(self._uid, "signal", exec_id=self._session, signal=int(signal.SIGKILL))
             except ShimError:
-                self._is_over = True  # the Pod went first
+                self._is_over = True  # the Pod is gone already
         if self._input is not None:
             self._input.close()
         for output in self._outputs.values():
@@ -211,7 +211,7 @@ class AttachedProgram:
             await self._input.write(data)
 
     def close_input(self) -> None:
-        """With `stdinOnce` the program sees the end of its input, otherwise the next client may go on."""
+        """With `stdinOnce` the program sees the end of its input, otherwise the next client can continue."""
         if self._input is not None:
             self._input.close()
 
@@ -219,12 +219,12 @@ class AttachedProgram:
         try:
             await self._supervisor.request(self._uid, "resize", container=self._container, rows=rows, cols=columns)
         except ShimError:
-            return  # it has no terminal, or has ended
+            return  # it has no terminal or has exited
 
     async def wait(self) -> int:
-        """Until the container has ended. Its exit code is in the Pod's status, and not told here."""
+        """Until the container has ended. Its exit code is in the Pod's status."""
         while not self._is_heard and await self.read("stdout"):
-            continue  # nobody listens to it
+            continue  # not attached
         await self._ended.wait()
         return 0
 
@@ -257,7 +257,7 @@ class PodTunnel:
         try:
             self._link.shutdown(socket.SHUT_WR)
         except OSError:
-            return  # it is gone already
+            return  # already closed
 
     def close(self) -> None:
         self._link.close()

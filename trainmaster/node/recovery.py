@@ -1,8 +1,8 @@
-"""A Pod's state as its object and its directory tell it: read when the control plane starts. Pure.
+"""Rebuilds a Pod's state from its object and its directory when the control plane starts. Pure.
 
-The directory outranks the object, because it was written first. Where the directory says nothing (it was removed, or
-the home was moved to another machine) the object's status is evidence: what it says ran is never started again as if
-it had not. After a reboot, or without its directory, a Pod counts as disrupted.
+The directory takes precedence, because it is written first. If it is missing (removed, or the home was moved to another
+machine) the object's status is used: what it reports as running is never started again. After a reboot, or without its
+directory, a Pod counts as disrupted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_started(started: Started | None) -> datetime | None:
 
 
 def build_ended(exited: Exited, started: Started | None, now: datetime) -> ContainerEnd:
-    """In the words of the API."""
+    """In API terms."""
     begun = read_started(started)
     finished = read_time(exited.at) if exited.at else now
     if exited.error:
@@ -59,13 +59,13 @@ def build_lost(begun: datetime | None, now: datetime) -> ContainerEnd:
 
 
 def note_ended(state: PodState, name: str, attempt: int, exited: Exited, now: Moment) -> PodState:
-    """The shim says how an attempt ended."""
+    """The shim reported how an attempt ended."""
     ended = build_ended(exited, None, now.wall)
     return mark_ended(state, name, attempt, replace(ended, started_at=state.get(name).started_at), now)
 
 
 def note_lost(state: PodState, now: Moment) -> PodState:
-    """The shim died, and with it whatever ran."""
+    """The shim died, and everything it ran with it."""
     for container in state.containers:
         if container.is_alive:
             lost = build_lost(container.started_at, now.wall)
@@ -89,7 +89,7 @@ def rebuild_state(pod: Pod, plan: PodPlan, found: FoundPod, now: Moment, rules: 
     main_known = any(_is_known(state.get(spec.name)) for spec in plan.mains)
     if main_known or pod.is_true("Initialized"):
         state = replace(state, is_initialized=True)
-    # In place is the only way back for a Pod that nobody would replace.
+    # Pods that nothing would replace are restarted in place.
     if is_lost and plan.policy != "Always" and find_outcome(plan, state) != SUCCEEDED:
         state = replace(state, ending=DISRUPTED)
     return state
@@ -136,7 +136,7 @@ def _count_series(attempts: Sequence[FoundAttempt], rules: RestartRules) -> int:
 
 
 def _read_shown(name: str, shown: Fields, now: Moment) -> tuple[ContainerState, bool]:
-    """Without any record: what the API was told. A container that ran then is lost."""
+    """Without any record: uses the status in the API. A container that was running is lost."""
     attempt = int(shown.get("restartCount") or 0)
     current, last = read_fields(shown, "state"), read_last_terminated(shown)
     container = ContainerState(name, attempt, series=attempt)
@@ -168,7 +168,7 @@ def _read_terminated(raw: Fields, now: Moment) -> ContainerEnd:
 
 
 def _restore_health(container: ContainerState, shown: Fields) -> ContainerState:
-    """What hooks and probes had found: the API was told, and asking the program again would change nothing."""
+    """Results of hooks and probes from the API status; there is no need to run them again."""
     if container.stage is not ContainerStage.RUNNING or shown.get("restartCount") != container.attempt:
         return container
     if "running" not in read_fields(shown, "state"):

@@ -1,8 +1,8 @@
-"""Carries out the machine's instructions for Pods: brings launcher, places and supervisor together.
+"""Runs Pods: connects launcher, network leases and supervisor.
 
-`prepare` makes everything that must be there before containers begin and may be cancelled or fail; `launch` begins
-them and is the point of no return. Both are asked again after a crash, and nothing begins twice: the shim refuses an
-attempt that has begun.
+`prepare` creates everything that must exist before containers start, and may be cancelled or fail; `launch` starts them
+and is the point of no return. Both are repeated after a crash, and nothing starts twice: the shim refuses an attempt
+that has begun.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from trainmaster.node.machine.model import PodPlan
 from trainmaster.node.machine.outcome import RULES, RestartRules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
 from trainmaster.node.machine.steps import Notice, Start
-from trainmaster.node.network.addresses import WaysOut
-from trainmaster.node.network.leases import Places
+from trainmaster.node.network.addresses import EgressRoutes
+from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.node.recovery import rebuild_state
 from trainmaster.node.shims.link import ShimError, ShimGone
 from trainmaster.node.shims.supervisor import Supervisor, SupervisorError
@@ -52,7 +52,7 @@ _NOTICE_FOLDER = "notice"
 _NOTICE_FILE = "stop.json"
 _PLACE_FILE = "place"
 _SCRATCH = ("volumes", "scratch", "work")
-"""Below a Pod's directory."""
+"""Inside a Pod's directory."""
 
 KeepLogs: TypeAlias = Callable[[str, Path], object]
 """(place, Pod directory): see `jobs.models.ranks`. Called in a thread."""
@@ -62,58 +62,58 @@ ListKept: TypeAlias = Callable[[str], Sequence[Path]]
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Given by `app`."""
+    """Provided by `app`."""
 
     root: Path
-    """Where Pod directories are."""
+    """The directory of all Pod directories."""
     python_prefix: str
-    """The Python environment that stands in for images: that of `trainmaster up`."""
+    """The Python environment that replaces images: that of `trainmaster up`."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """Of the server."""
+    """The server's environment."""
     claims: Path | None = None
     environments: Path | None = None
     packages_mib: int = 16384
-    """What the installation of one environment may take on disk."""
+    """Disk space for installing one environment."""
     gangs: Path | None = None
     bundles: Path | None = None
     name: str = "local"
     workers: int = 16
-    """Pods looked at in parallel; one that closes a stubborn shim holds up a worker."""
+    """Pods handled in parallel; closing an unresponsive shim occupies a worker."""
     level: str = PLAIN
-    ways_out: WaysOut = field(default_factory=lambda: WaysOut(egress=False))
+    egress_routes: EgressRoutes = field(default_factory=lambda: EgressRoutes(egress=False))
     hide: tuple[str, ...] = ()
     """Directories of the machine that Pods must not see."""
     host_paths: bool = True
     warm: WarmSettings = OFF
     rules: RestartRules = RULES
     results: Path | None = None
-    """Where checkpoints and outputs of TrainJobs are; None: they have no place of their own."""
+    """Where checkpoints and outputs of TrainJobs are stored; None if they are not."""
     keep_logs: KeepLogs | None = None
-    """Where logs go when a Pod's directory does; None: they go with it."""
+    """Saves logs when a Pod's directory is removed; None if they are not kept."""
     list_kept: ListKept | None = None
-    """Finds what jobs of a namespace left on the disk, for its budget; None: nothing is kept."""
+    """Lists what jobs of a namespace left on the disk, for its quota; None if nothing is kept."""
     min_free_disk: int = 1024**3
-    """Bytes of the disk below which Pods that took it have to go."""
+    """Free bytes below which Pods that filled the disk are evicted."""
     note_short_disk: Callable[[], None] | None = None
-    """Called when one had to, so that the Node says DiskPressure, and what comes in its place waits."""
+    """Called after such an eviction, so that the Node reports DiskPressure and replacement Pods wait."""
     tenant_write_rate: int = 0
-    """Bytes per second that Pods of one tenant may write to the disk together; 0 is no limit."""
+    """Bytes per second that the Pods of one tenant may write to the disk together; 0 is no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Containers that may begin now."""
+    """Containers that are ready to start."""
 
     prepared: Prepared | None = None
     specs: tuple[ContainerSpec, ...] = ()
     notes: tuple[str, ...] = ()
-    wish: WarmZygote | None = None
-    """The warm zygote that the Pod may come from."""
+    warm_zygote: WarmZygote | None = None
+    """The warm zygote that the Pod may be forked from."""
 
 
 class PodRunner:
     def __init__(
-        self, settings: NodeSettings, supervisor: Supervisor, launcher: Launcher, places: Places, clock: Clock
+        self, settings: NodeSettings, supervisor: Supervisor, launcher: Launcher, places: NetworkLeases, clock: Clock
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
@@ -124,7 +124,7 @@ class PodRunner:
         self._outputs = None if settings.results is None else Outputs(settings.results, bundles)
 
     async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
-        """What is known of a Pod that is seen for the first time in this life of the control plane."""
+        """The state of a Pod that this process sees for the first time."""
         unsupported = list_refused(pod)
         if unsupported:
             text = f"this node does not carry out {', '.join(unsupported)}"
@@ -141,7 +141,7 @@ class PodRunner:
         return self._places.find_address(pod)
 
     async def prepare(self, pod: Pod, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
-        """What may begin, and what may not, each with its reason."""
+        """The containers that can start, and the others with their errors."""
         try:
             site = await self._places.build_site(pod, {})
             os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
@@ -157,7 +157,7 @@ class PodRunner:
         specs: list[ContainerSpec] = []
         notes: dict[str, None] = dict.fromkeys(prepared.notes)
         refused: dict[Start, LaunchError] = {}
-        wish: WarmZygote | None = None
+        warm_zygote: WarmZygote | None = None
         for item in starts:
             try:
                 spec, said = build_container(pod, item.container, item.attempt, prepared)
@@ -166,19 +166,19 @@ class PodRunner:
                 continue
             spec = self._add_results(pod, trainjob, newest, self._add_notice(spec, site.directory))
             found = decide_warm(pod, spec, prepared.images[item.container], self._settings.warm, self._settings.level)
-            wish = wish or found
+            warm_zygote = warm_zygote or found
             specs.append(spec if found is None else replace(spec, warm=found.key))
             if item.attempt == 0:
                 notes.update(dict.fromkeys(said))
-        return Ready(prepared, tuple(specs), tuple(notes), wish), refused
+        return Ready(prepared, tuple(specs), tuple(notes), warm_zygote), refused
 
     async def _find_trainjob(self, pod: Pod) -> str:
-        """The uid of the TrainJob that the Pod works for; "" when it works for none."""
+        """The uid of the Pod's TrainJob; "" if it has none."""
         place = await self._find_place(pod)
         return "" if place is None else (await self._places.workloads.resolve(pod.raw)).trainjob
 
     async def _find_place(self, pod: Pod) -> PodPlace | None:
-        """Where its logs belong; None also when its labels name a JobSet that is not its own."""
+        """Where its logs belong; None if its labels name a JobSet that is not its own."""
         place = find_place(pod.raw)
         if place is None or place.jobset != (await self._places.workloads.resolve(pod.raw)).gang:
             return None
@@ -203,7 +203,7 @@ class PodRunner:
         return replace(spec, env={NOTICE_VARIABLE: f"{seen}/{_NOTICE_FILE}", **spec.env}, mounts=(*spec.mounts, mount))
 
     async def launch(self, pod: Pod, ready: Ready) -> dict[Start, LaunchError]:
-        """Begins the attempts; those that did not begin, with the reason."""
+        """Starts the attempts; returns those that did not start, with the reason."""
         if ready.prepared is None or not ready.specs:
             return {}
         uid = pod.uid
@@ -226,14 +226,14 @@ class PodRunner:
                 log.info("shim gone, making another", extra={"uid": uid})
         sandbox = await self._places.build_sandbox(pod, ready.prepared)
         if self._settings.keep_logs is not None and (place := await self._find_place(pod)) is not None:
-            # Whoever removes the directory may not know the Pod any more.
+            # When the directory is removed, the Pod may no longer be known.
             write_whole(os.fspath(self._settings.root / uid / _PLACE_FILE), str(place).encode())
-        await self._supervisor.create(uid, sandbox, ready.specs, ready.wish)
+        await self._supervisor.create(uid, sandbox, ready.specs, ready.warm_zygote)
 
     async def _list_unbegun(
         self, uid: str, specs: Sequence[ContainerSpec], error: LaunchError
     ) -> dict[Start, LaunchError]:
-        """Something went wrong in the middle: only the directory knows what has begun all the same."""
+        """After an error: only the directory knows what has started nevertheless."""
         found = await self._supervisor.adopt(uid)
         begun = {(attempt.container, attempt.number) for attempt in found.attempts if attempt.begun}
         return {Start(spec.name, spec.attempt): error for spec in specs if (spec.name, spec.attempt) not in begun}
@@ -245,19 +245,19 @@ class PodRunner:
         await self._supervisor.kill(uid, container)
 
     def write_notice(self, uid: str, notice: Notice) -> None:
-        """Programs that poll for it learn that they are to stop, and how long they have."""
+        """Tells programs that poll the file that they must stop, and how long they have."""
         deadline = self._clock.now() + timedelta(seconds=notice.seconds)
         content = {"reason": notice.reason, "seconds": round(notice.seconds, 3), "deadline": format_time(deadline)}
         path = self._settings.root / uid / _NOTICE_FOLDER / _NOTICE_FILE
         try:
             write_whole(os.fspath(path), orjson.dumps(content), 0o644)
-        except OSError as error:  # gone, or the disk is full: it is stopped all the same
+        except OSError as error:  # gone, or the disk is full: it is stopped anyway
             log.debug("no stop notice", extra={"uid": uid, "error": str(error)})
 
     async def keep_outputs(self, uid: str) -> None:
-        """What rank 0 wrote into its working directory. An error keeps the Pod's directory: it is tried again.
+        """Keeps what rank 0 wrote into its working directory. An error keeps the Pod's directory, and it is retried.
 
-        The sandbox goes first: nothing of the Pod may exchange directories for links while they are looked through.
+        The sandbox is closed first, so that nothing of the Pod can replace directories by links meanwhile.
         """
         directory = self._settings.root / uid
         if self._outputs is not None and self._outputs.has_note(directory):
@@ -267,7 +267,7 @@ class PodRunner:
             failpoints.hit("node.after_outputs")
 
     async def drop_scratch(self, uid: str) -> None:
-        """What a Pod that is over took of the disk and nobody is promised: all but its records and logs."""
+        """Removes everything that a finished Pod used on the disk, except its records and logs."""
         await self._supervisor.close(uid)
         directory = self._settings.root / uid
         (directory / NOTE).unlink(missing_ok=True)
@@ -275,12 +275,12 @@ class PodRunner:
             await asyncio.to_thread(remove_tree, directory / name)
 
     async def settle(self, uid: str) -> None:
-        """The Pod is over: its sandbox goes, and its volumes in memory; its records and logs stay."""
+        """Closes the sandbox of a finished Pod and removes its in-memory volumes; records and logs stay."""
         await self._supervisor.close(uid)
         await self._launcher.drop_memory(uid)
 
     async def remove(self, pod: Pod) -> None:
-        """Kills what runs and waits for it; then everything of the Pod goes."""
+        """Kills what runs and waits for it; then removes everything of the Pod."""
         uid = pod.uid
         await self._supervisor.close(uid)
         await self._launcher.release(pod)
@@ -290,7 +290,7 @@ class PodRunner:
         await self._supervisor.remove(uid)
 
     async def sweep(self, known: set[str]) -> None:
-        """Ends and removes what Pods left behind that were deleted while nobody ran this node."""
+        """Removes what is left of Pods that were deleted while this node was not running."""
         for uid in self._supervisor.list_uids():
             if uid not in known:
                 log.info("stray pod directory removed", extra={"action": "node.swept", "uid": uid})
@@ -301,7 +301,7 @@ class PodRunner:
                 await self._supervisor.remove(uid)
 
     async def _keep_logs(self, uid: str) -> None:
-        """An error keeps the directory: whoever removes it tries again."""
+        """An error keeps the directory, and it is retried."""
         directory = self._settings.root / uid
         if self._settings.keep_logs is None or not (directory / _PLACE_FILE).exists():
             return

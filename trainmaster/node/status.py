@@ -1,4 +1,4 @@
-"""A Pod's status as the API shows it, from the machine's state. Pure; times of conditions stay while they hold."""
+"""Builds a Pod's status from the state machine's state. Pure; times of conditions are kept while they hold."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from trainmaster.node.machine.outcome import (
 from trainmaster.node.machine.state import ContainerEnd, ContainerStage, ContainerState, HookStage, PodState
 
 ADDRESS = "127.0.0.1"
-"""On the plain level all Pods share the machine's loopback address."""
+"""At the plain level all Pods share the machine's loopback address."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusFacts:
-    """What the status says beyond the machine's state."""
+    """What the status contains besides the machine's state."""
 
     address: str = ADDRESS
-    """The Pod's own; empty while it has none."""
+    """The Pod's address; empty while it has none."""
     host: str = ADDRESS
     rules: RestartRules = RULES
 
@@ -41,7 +41,7 @@ FACTS = StatusFacts()
 
 
 def build_status(pod: Pod, plan: PodPlan, state: PodState, now: datetime, facts: StatusFacts = FACTS) -> Object:
-    """All fields that the node owns. Fields of others (qosClass, other conditions) are kept or not in it."""
+    """All fields that the node owns. Fields of others (qosClass, other conditions) are kept or omitted."""
     phase = decide_phase(plan, state)
     status: Object = {
         "phase": phase,
@@ -66,7 +66,7 @@ def build_status(pod: Pod, plan: PodPlan, state: PodState, now: datetime, facts:
 
 
 def is_ready(spec: ContainerPlan, container: ContainerState) -> bool:
-    """As containerStatuses[].ready says it: an init container is ready when it has succeeded."""
+    """As in containerStatuses[].ready: an init container is ready when it has succeeded."""
     if spec.role is ContainerRole.INIT:
         return is_complete(spec, container)
     return container.is_ready
@@ -155,7 +155,7 @@ def _build_conditions(pod: Pod, plan: PodPlan, state: PodState, phase: str, now:
 
 
 def _judge_readiness(pod: Pod, plan: PodPlan, state: PodState, phase: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Why the containers, and why the Pod, is not ready: (reason, message); ("", "") when it is."""
+    """Why the containers and why the Pod are not ready: (reason, message); ("", "") if they are."""
     if phase in ("Succeeded", "Failed"):
         why = ("PodCompleted" if phase == "Succeeded" else "PodFailed", "")
         return why, why

@@ -1,7 +1,7 @@
-"""How many threads each process of a container should use: OMP_NUM_THREADS, from its CPUs and its processes.
+"""Sets OMP_NUM_THREADS: how many threads each process of a container should use, from its CPUs and its processes.
 
-Without it every rank starts as many threads as the machine has cores, and ranks on one machine trample on each other.
-The node sets it below the Pod's own variables, so whoever says otherwise wins.
+Without it every rank starts as many threads as the machine has cores, and ranks on one machine slow each other down.
+The Pod's own variables override it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PROCESSES = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 
 
 def threads_env(container: Fields, cores: int) -> dict[str, str]:
-    """`cores`: what the machine has. Nothing is said for one process that may use all of them."""
+    """`cores`: those of the machine. Empty for a single process that may use all of them."""
     processes = count_processes(container, cores)
     cpus = find_cpus(container)
     if cpus is None and processes == 1:
@@ -28,7 +28,7 @@ def threads_env(container: Fields, cores: int) -> dict[str, str]:
 
 
 def node_env(pod: Fields, container: Fields, cores: int | None = None) -> dict[str, str]:
-    """What the node says to every container of a Pod: its GPUs and its threads. The Pod's own variables go over it."""
+    """Variables that the node sets for a container: GPUs and threads. The Pod's own override them."""
     most = len(os.sched_getaffinity(0)) if cores is None else cores
     return {**devices_env(pod, container["name"]), **threads_env(container, most)}
 
@@ -43,8 +43,8 @@ def find_cpus(container: Fields) -> float | None:
 
 
 def count_processes(container: Fields, cores: int) -> int:
-    """Training processes that a container starts, as torchrun is told; words ("auto", "cpu") mean one per CPU at most,
-    which makes one thread each; "gpu" one per GPU of the container."""
+    """The number of training processes that a container starts, as given to torchrun; "auto" and "cpu" mean at most one
+    per CPU, each with one thread; "gpu" one per GPU of the container."""
     found = {entry.get("name"): read_text(entry, "value") for entry in list_items(container, "env")}
     text = next((found[name] for name in _PROCESSES if found.get(name)), "1")
     if text.isascii() and text.isdigit():

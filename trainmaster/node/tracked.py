@@ -1,7 +1,7 @@
-"""One Pod as the agent follows it: the newest object, what it asks for, and the machine's state once it was looked at.
+"""A Pod as the agent follows it: the newest object, its plan, and the state once it has been loaded.
 
-Observations arrive at any time, also while the state is being read from disk; `change` keeps those and applies them
-in their order as soon as there is a state.
+Observations may arrive while the state is still being read from disk; `change` keeps them and applies them in order
+once it is loaded.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class TrackedPod:
     plan: PodPlan
     state: PodState | None = None
     loading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the state is read; it is read once."""
+    """Held while the state is read, which happens once."""
     gone: bool = False
     """The object is deleted."""
     is_settled: bool = False
-    """It is over, its status is written, and its sandbox is closed."""
+    """It has ended, its status is written, and its sandbox is closed."""
     starting: asyncio.Task[None] | None = None
-    """The task that prepares containers and has not begun any: it may be cancelled."""
+    """The task that prepares containers and has not started any: it can be cancelled."""
     starts_since: float | None = None
-    """Boot time since which containers are being started and the status waits for that."""
+    """Boot time since which containers are being started and the status update waits for them."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Hooks and probes."""
     said: set[str] = field(default_factory=set)
-    """Approximations that an event has told of."""
+    """Approximations that were reported in an event."""
     ends: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
     _pending: list[Change] = field(default_factory=list)
 
@@ -67,8 +67,7 @@ class TrackedPod:
             self.state = change(self.state)
 
     def get_end_event(self, container: str, attempt: int) -> asyncio.Event:
-        """Set when that attempt is over, or was over before anybody asked. What runs is not known until the state is
-        read: before that only a Pod that is over has nothing to wait for."""
+        """Set when that attempt is over. Before the state is loaded, only a finished Pod counts as over."""
         event = self.ends.setdefault((container, attempt), asyncio.Event())
         if self.state is None:
             is_ended = self.obj.is_over

@@ -1,7 +1,7 @@
-"""Whom Pods work for, verified once for all Pods of a Job: directories are handed out by this, never by labels.
+"""Finds the workload that a Pod belongs to, verified by its owners: directories are assigned by this, never by labels.
 
-The walk is `api.workloads`. What was found through an owner is remembered by that owner's uid, so a large gang costs as
-many reads as it has Jobs. Only what was verified is remembered: an owner that is not there may come back.
+The owners are followed by `api.workloads`. Results are cached by the owner's uid, so a large gang costs as many reads
+as it has Jobs. Only verified results are cached: a missing owner may come back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Workloads:
     _known: dict[Reference, Workload] = field(default_factory=dict)
 
     async def resolve(self, obj: Fields, kind: str = POD) -> Workload:
-        """The Pod itself, when the controller that it names does not exist."""
+        """The Pod itself, if the controller that it names does not exist."""
         owner = find_controller(obj, kind)
         return build_workload(obj, kind, None if owner is None else await self._find_above(owner))
 

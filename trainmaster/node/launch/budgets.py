@@ -1,7 +1,7 @@
-"""What a tenant's Pods may take of the machine together: the quota of its namespace as limits for the kernel.
+"""The kernel limits of all Pods of a tenant together, from the quota of its namespace.
 
-Read at every start of a Pod, so a changed quota holds from the next Pod on. Admission sees to it that the sum of what
-Pods may use stays within the quota; the tenant's control group is the second wall, and the only one for pids.
+Read at every start of a Pod, so a changed quota applies from the next Pod on. Admission keeps the sum of Pods within
+the quota; the tenant's control group is a second line of defence, and the only one for pids.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.shim.protocol import ResourceLimits
 
 _POD_PIDS = 1024
-"""One Pod alone gets half of the tenant's pids, or this many where that is more."""
+"""One Pod gets half of the tenant's pids, but at least this many."""
 _OPEN_FILES = 65_536
 _PENDING_SIGNALS = 16_384
-"""Timers count as well; both are counted per Unix user."""
+"""Includes timers; the kernel counts both per Unix user."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantBudget:
     limits: ResourceLimits
-    """Of all Pods together."""
+    """For all Pods together."""
 
     @property
     def pod_pids(self) -> int:
@@ -37,7 +37,7 @@ class TenantBudget:
 
 
 async def find_budget(client: Client, namespace: str) -> TenantBudget | None:
-    """None where the namespace is nobody's but the owner's."""
+    """None if the namespace belongs to the owner."""
     try:
         quota = await client.get(RESOURCE_QUOTAS, NAME, namespace)
     except NotFound:
@@ -57,7 +57,7 @@ def build_budget(hard: Fields) -> TenantBudget:
 
 
 def build_rlimits(budget: TenantBudget) -> tuple[tuple[int, int], ...]:
-    """For programs that run as the tenant's own Unix user: what the kernel counts per user or per process."""
+    """For programs that run as the tenant's own Unix user: limits that the kernel counts per user or per process."""
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: _OPEN_FILES,

@@ -1,8 +1,8 @@
-"""One attempt of a container as the shim's spec: everything resolved, nothing left that needs the API.
+"""Builds the shim's spec for one attempt of a container, with everything resolved.
 
-Reads the file system (is there such a program, such a directory), and makes subPaths. In a sandbox the Pod's own
-directories appear below `/trainmaster`; on the plain level paths are those of the machine, and what the Pod says about
-mounts, names and ports is rewritten (`rewriting`). The notes say what was approximated.
+Reads the file system (whether a program or directory exists), and creates subPaths. In a sandbox the Pod's own
+directories appear in `/trainmaster`; at the plain level paths are those of the machine, and mounts, names and ports are
+rewritten (`rewriting`). The notes say what was approximated.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from trainmaster.node.launch.mounts import (
 from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.node.threads import node_env
-from trainmaster.node.volumes.making import API_ACCESS
+from trainmaster.node.volumes.creation import API_ACCESS
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, Paths
 
 INSIDE = "/trainmaster"
-"""Where a sandboxed program sees what the node gives to its Pod."""
+"""Where a sandboxed program sees what the node provides to its Pod."""
 _ENV = ".pod-env"
 _MOST_PLACES = 200
-"""Directories of a PATH in which we look for a program; where there are more, the container looks itself."""
+"""Directories in PATH that are searched for a program; if there are more, the container searches itself."""
 DEFAULT_MESSAGE = "/dev/termination-log"
 MESSAGE_VARIABLE = "TRAINMASTER_TERMINATION_LOG"
-"""On the plain level: where the termination message goes, for programs whose own text cannot be rewritten."""
+"""At the plain level: the path of the termination message, for programs whose code cannot be rewritten."""
 WORKSPACE = "/workspace"
-"""Where the images of initializers write."""
+"""Where initializer images write."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -54,7 +54,7 @@ class Layout:
 
     work: str
     env: str
-    """Where packages go that the Pod installs; does not exist before it does."""
+    """Where packages that the Pod installs go; created on first use."""
     mounts: tuple[Mount, ...]
 
 
@@ -67,10 +67,10 @@ def build_layout(site: Site, image: Environment) -> Layout:
         mounts.append(Mount(image.home, work))
     if image.gang_directory:
         mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
-    # Shared environments may lie in the home, which a sandbox does not show.
+    # Shared environments may be in the home, which is hidden in a sandbox.
     shared = dict.fromkeys(filter(None, (image.prefix, image.layer, *image.programs, *image.shown)))
-    # What lies inside of another is seen with it; named by itself, a link that an installation left there would be
-    # followed by the server.
+    # Paths inside another one are visible with it; listed separately, the server would follow a link that an
+    # installation left there.
     outer = [path for path in shared if not any(path.startswith(f"{other}/") for other in shared)]
     mounts += [Mount(path, path, read_only=True) for path in outer if not path.startswith("/usr")]
     return Layout(f"{INSIDE}/work", f"{INSIDE}/work/{_ENV}", tuple(mounts))
@@ -129,8 +129,8 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
 
 
 def _wants_log_end(pod: Pod, container: Fields) -> bool:
-    """Members of a JobSet always: the verdict about a failed job ends with their last words, and the default policy
-    cannot be told from one that somebody chose."""
+    """Always for members of a JobSet: the failure message of a job includes their last output, and the default policy
+    cannot be distinguished from an explicit one."""
     chosen = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
     return chosen or JOBSET_UID in pod.labels
 
@@ -142,15 +142,15 @@ def _build_rewriter(pod: Pod, site: Site, paths: Mapping[str, str]) -> Rewriter:
 
 
 def _place(text: str, site: Site, layout: Layout) -> str:
-    """On the plain level a directory that only the image would have, and no volume is mounted at, is the Pod's own:
-    what the image's program writes there must not land in a directory of the machine that has the same name."""
+    """At the plain level, a directory that only the image has and without a volume is the Pod's own: the program must
+    not write to a directory of the machine with the same name."""
     if site.level == PLAIN and (text == WORKSPACE or text.startswith(f"{WORKSPACE}/")):
         return f"{layout.work}{text}"
     return text
 
 
 def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
-    """What a container would have from its image and runtime. The Pod's own variables go over it."""
+    """The variables from the image and the runtime. The Pod's own override them."""
     base = {
         "PATH": ":".join((f"{layout.env}/bin", *image.programs, SYSTEM_PATH)),
         "VIRTUAL_ENV": layout.env,
@@ -158,16 +158,16 @@ def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api
         "HOME": layout.work,
         "HOSTNAME": pod.spec.get("hostname") or pod.name,
         "LANG": "C.UTF-8",
-        # Output to a file is block-buffered by default; people follow logs.
+        # Otherwise output to a file is block-buffered, and cannot be followed.
         "PYTHONUNBUFFERED": "1",
-        # Several agents on one machine otherwise try to share one store and hang.
+        # Several agents on one machine would otherwise try to share one store and hang.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        # A pip of the machine, should one be found, must not write into the machine.
+        # A pip of the machine must not install into the machine.
         "PIP_REQUIRE_VIRTUALENV": "1",
         "TRAINMASTER_POD_UID": pod.uid,
     }
     if site.level == PLAIN:
-        # All Pods talk over loopback; gloo would look up the machine's own name and may find another interface.
+        # All Pods communicate over loopback; gloo would look up the machine's name and may choose another interface.
         base["GLOO_SOCKET_IFNAME"] = "lo"
         if api_access:
             base["KUBECONFIG"] = get_kubeconfig(site)
@@ -186,7 +186,7 @@ def _build_command(container: Fields, image: Environment) -> list[str]:
         )
     stand_in = image.stand_ins.get(command[0])
     if stand_in is not None:
-        # The stand-in takes no arguments of the program it stands for.
+        # The replacement takes none of the program's arguments.
         return list(stand_in)
     return [*command, *list_items(container, "args")]
 
@@ -194,7 +194,7 @@ def _build_command(container: Fields, image: Environment) -> list[str]:
 def _build_directory(container: Fields, rewriter: Rewriter, layout: Layout, site: Site, bound: Sequence[Bound]) -> str:
     asked = container.get("workingDir")
     if not asked:
-        # An image would have brought its working directory along with the code.
+        # An image would contain its working directory with the code.
         places = [entry.source if site.level == PLAIN else entry.target for entry in bound if entry.volume.code]
         return places[0] if places else layout.work
     directory = rewriter.rewrite_paths(asked)
@@ -204,7 +204,7 @@ def _build_directory(container: Fields, rewriter: Rewriter, layout: Layout, site
 
 
 def _list_made_directory(container: Fields, bound: Sequence[Bound], site: Site) -> tuple[Mount, ...]:
-    """A working directory that only the image would have: an empty one, as runtimes make it."""
+    """An empty directory for a working directory that only the image has, as runtimes create it."""
     asked = container.get("workingDir")
     if not asked or site.level == PLAIN or os.path.isdir(asked):
         return ()
@@ -217,7 +217,8 @@ def _list_made_directory(container: Fields, bound: Sequence[Bound], site: Site) 
 
 
 def _resolve_program(argv: list[str], env: dict[str, str], layout: Layout, site: Site) -> tuple[str, ...]:
-    """argv with the whole path of the program. In a sandbox what is not found here may still be in a volume."""
+    """argv with the full path of the program. In a sandbox a program that is not found here may still be in a
+    volume."""
     program = argv[0]
     if "/" in program:
         if site.level == PLAIN and program.startswith("/") and not os.access(program, os.X_OK):

@@ -1,7 +1,7 @@
-"""The variables of a container: envFrom, then env, then Services, as the kubelet puts them together. Pure.
+"""Builds the variables of a container: envFrom, then env, then Services, as the kubelet does. Pure.
 
-What the image's environment and the node set (PATH, devices) lies below all of it. A ConfigMap, Secret or key that is
-missing is CreateContainerConfigError in upstream's words, unless the reference is optional.
+Variables from the image and the node (PATH, devices) have lower precedence. A missing ConfigMap, Secret or key is a
+CreateContainerConfigError with upstream's message, unless the reference is optional.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainmaster.node.launch.references import read_field, read_resource
 
 
 def build_variables(pod: Pod, container: Fields, prepared: Prepared) -> dict[str, str]:
-    """What the Pod asks for, without what the image and the node give."""
+    """The Pod's variables, without those from the image and the node."""
     found: dict[str, str] = {}
     for entry in list_items(container, "envFrom"):
         found.update(_read_all(entry, prepared))
@@ -36,7 +36,7 @@ def build_variables(pod: Pod, container: Fields, prepared: Prepared) -> dict[str
 
 
 def build_service_variables(prepared: Prepared) -> dict[str, str]:
-    """The API server's own Service: the one that clients inside a Pod look for."""
+    """The API server's Service, which clients inside a Pod look for."""
     if prepared.site.api is None:
         return {}
     host, port = prepared.site.api
@@ -60,12 +60,12 @@ def _read_all(entry: Fields, prepared: Prepared) -> dict[str, str]:
         values = _find_config_map(reference, prepared)
     else:
         values = _find_secret(read_fields(entry, "secretRef"), prepared)
-    # A name with "=" cannot be a variable; upstream leaves it out and says so.
+    # A name with "=" is not a valid variable; upstream skips it and reports it.
     return {f"{prefix}{key}": text for key, text in (values or {}).items() if "=" not in key}
 
 
 def list_bad_names(container: Fields, prepared: Prepared) -> list[str]:
-    """Keys of envFrom that can be no variables."""
+    """Keys of envFrom that are not valid variable names."""
     bad: list[str] = []
     for entry in list_items(container, "envFrom"):
         reference = entry.get("configMapRef")
@@ -79,7 +79,7 @@ def list_bad_names(container: Fields, prepared: Prepared) -> list[str]:
 
 
 def _read_one(pod: Pod, container: Fields, source: Fields, prepared: Prepared) -> str | None:
-    """None: an optional reference to what is not there; the variable is not set at all."""
+    """None if an optional reference does not exist; the variable is then not set."""
     namespace = pod.namespace
     if (field := source.get("fieldRef")) is not None:
         return read_field(pod, field["fieldPath"], prepared.site)
@@ -123,7 +123,7 @@ def _pick(values: Mapping[str, str] | None, reference: Fields, kind: str, namesp
 
 
 def list_references(containers: Sequence[Fields]) -> tuple[set[str], set[str]]:
-    """The ConfigMaps and the Secrets that the environments of these containers name."""
+    """The ConfigMaps and Secrets that the environments of these containers refer to."""
     maps: set[str] = set()
     secrets: set[str] = set()
     for container in containers:

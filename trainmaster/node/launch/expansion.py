@@ -1,7 +1,7 @@
-"""`$(NAME)` in values, commands and arguments, by the kubelet's rules. Pure.
+"""Expands `$(NAME)` in values, commands and arguments, by the kubelet's rules. Pure.
 
-A reference is replaced by a variable that is known at that point; an unknown one stays as it is. `$$` is a dollar
-sign, so `$$(NAME)` is written to get `$(NAME)`. There are no escapes and no nesting.
+A reference to a known variable is replaced; an unknown one is kept. `$$` is a dollar sign, so `$$(NAME)` results in
+`$(NAME)`. There are no escapes and no nesting.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# Any run of characters up to the bracket may be a name: upstream does not look at its form here.
+# Any characters up to the parenthesis can be a name, as upstream.
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 

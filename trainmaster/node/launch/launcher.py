@@ -1,8 +1,8 @@
-"""The launcher: reads what a Pod needs from the API, makes its volumes and environments, and keeps them current.
+"""The launcher: reads what a Pod needs from the API, creates its volumes and environments, and keeps them up to date.
 
-The agent calls `prepare` before the first start and after a restart of the control plane (both give the same), `update`
-when the Pod object changed, and `release` when the Pod is gone. While `running`, content of ConfigMaps and Secrets that
-volumes show is followed, and tokens are renewed before they expire. Nothing is kept that cannot be made again.
+The agent calls `prepare` before the first start and after a restart of the control plane (with the same result),
+`update` when the Pod object changed, and `release` when the Pod is deleted. While `running`, ConfigMaps and Secrets
+shown in volumes are followed, and tokens are renewed before they expire. All state can be rebuilt.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from trainmaster.node.launch.mounts import get_kubeconfig
 from trainmaster.node.launch.references import read_field, read_resource
 from trainmaster.node.volumes import claim, code, empty_dir
 from trainmaster.node.volumes.contract import Volume, VolumeError
-from trainmaster.node.volumes.making import API_ACCESS, Needs, Supplies, list_needs, list_volumes, make_all
+from trainmaster.node.volumes.creation import API_ACCESS, Needs, Supplies, list_needs, list_volumes, make_all
 from trainmaster.node.volumes.projected import TokenKey, get_token_key
 from trainmaster.node.volumes.reclaim import Reclaimer
 from trainmaster.node.volumes.tokens import Token, request_token
@@ -61,11 +61,11 @@ from trainmaster.shim.trees import remove_tree
 log = logging.getLogger(__name__)
 
 Announce = Callable[[str, str], None]
-"""(Pod uid, sentence): what takes time before its containers can begin."""
+"""(Pod uid, sentence): what delays the start of its containers."""
 Exceeded = Callable[[str, str], None]
-"""(Pod uid, sentence): an emptyDir holds more than it may; the Pod is to be evicted."""
+"""(Pod uid, sentence): an emptyDir exceeds its limit; the Pod must be evicted."""
 _SIZE_SECONDS = 10.0
-"""How often volumes with a sizeLimit are measured; the kubelet's eviction manager looks as often."""
+"""How often volumes with a sizeLimit are measured, as in the kubelet's eviction manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class LaunchSettings:
     """Directories of PersistentVolumes."""
     host_paths: bool = True
     bundles: Path | None = None
-    """Code of jobs; None: there is none."""
+    """Code of jobs; None if there is none."""
 
 
 @dataclass(slots=True)
@@ -121,12 +121,12 @@ class Launcher:
         self._announce = announce
         self._usage = usage or DiskUsage(clock)
         self._sized: WorkQueue[str] = WorkQueue(clock)
-        """Pods whose volumes with a limit are to be measured."""
+        """Pods with size-limited volumes to be measured."""
         self._live: dict[str, _Live] = {}
         self._adopted: dict[str, tuple[Pod, Site]] = {}
-        """Pods that ran before this process, and were not looked at yet."""
+        """Pods that were running before this process started and are not handled yet."""
         self._users: dict[tuple[GVR, str, str], set[str]] = {}
-        """(collection, namespace, name) to the uids of the Pods whose volumes show it."""
+        """(collection, namespace, name) -> uids of the Pods whose volumes show it."""
         self._followed = asyncio.Event()
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._allocatable = read_allocatable()
@@ -148,8 +148,8 @@ class Launcher:
     # Before the start
 
     async def prepare(self, pod: Pod, site: Site) -> Prepared:
-        """LaunchError with FailedMount, ErrImagePull when the Pod has to wait. Missing variables are found later, per
-        container."""
+        """Raises LaunchError with FailedMount or ErrImagePull if the Pod has to wait. Missing variables are found
+        later, per container."""
         containers = pod.all_containers
         images = await self._get_images(pod, containers, site)
         volumes = list_volumes(pod, api_access=await self._wants_access(pod))
@@ -174,7 +174,7 @@ class Launcher:
         return Prepared(site, sources, live.made, images, self._allocatable, budget=budget)
 
     def adopt(self, pod: Pod, site: Site) -> None:
-        """After a restart of the control plane, for a Pod that runs: soon what it sees is kept current again."""
+        """After a restart of the control plane: resumes updating the volumes of a running Pod."""
         uid = pod.uid
         if uid not in self._live:
             self._adopted[uid] = (pod, site)
@@ -266,7 +266,7 @@ class Launcher:
         return tuple(volume.source for volume in volumes if volume.source.startswith(below) and not volume.read_only)
 
     async def update(self, pod: Pod) -> None:
-        """The Pod object changed: files that show its labels and annotations follow."""
+        """Updates files that show the Pod's labels and annotations."""
         live = self._live.get(pod.uid)
         if live is None:
             return
@@ -275,7 +275,7 @@ class Launcher:
             self._queue.add(pod.uid)
 
     async def refresh(self, uid: str) -> None:
-        """Brings what the volumes show up to date. What has become unreadable stays as it was, as with the kubelet."""
+        """Updates the content of volumes. Content that cannot be read any more stays, as with the kubelet."""
         adopted = self._adopted.pop(uid, None)
         if adopted is not None:
             await self._take_over(*adopted)
@@ -298,11 +298,11 @@ class Launcher:
         try:
             await self.prepare(pod, site)
         except LaunchError as error:
-            # It has what it started with.
+            # It keeps what it started with.
             log.warning("volumes not followed", extra={"uid": pod.uid, "error": error.message})
 
     async def release(self, pod: Pod) -> None:
-        """Everything of the Pod that goes with it and is not below its directory."""
+        """Removes everything of the Pod that is not in its directory."""
         uid = pod.uid
         live = self._live.pop(uid, None)
         if live is not None:
@@ -318,12 +318,12 @@ class Launcher:
         await self.drop_memory(uid)
 
     async def drop_memory(self, uid: str) -> None:
-        """Of a Pod that is over: what its volumes hold in memory, which nobody can read any more."""
+        """Removes in-memory volumes of a finished Pod, which nobody can read any more."""
         if empty_dir.has_memory(uid):
             await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
 
     async def _find_unused_gang(self, pod: Pod) -> Path | None:
-        """The directory that the Pod's gang shared, when this was its last Pod."""
+        """The directory shared by the Pod's gang, if this was its last Pod."""
         directory = self._images.find_gang(pod)
         if directory is None:
             return None
@@ -353,7 +353,7 @@ class Launcher:
             self._queue.add_after(uid, max(token.renew_after - age, 1.0))
 
     async def _watch_sizes(self) -> None:
-        """Apart from `_work`: a Pod with many files must not delay what the volumes of others show."""
+        """Separate from `_work`: a Pod with many files must not delay volume updates of others."""
         while True:
             uid = await self._sized.get()
             live = self._live.get(uid)
@@ -406,7 +406,8 @@ class Launcher:
 
 
 def _list_limited(live: _Live) -> list[Volume]:
-    """Those with a sizeLimit; and those in memory where the Pod's is limited: only control groups count them there."""
+    """Volumes with a sizeLimit, and those in memory if the Pod's memory is limited: only control groups count them
+    there."""
     is_limited = build_pod_limits(live.pod).memory > 0
     return [
         volume
@@ -416,7 +417,7 @@ def _list_limited(live: _Live) -> list[Volume]:
 
 
 async def _make_durable(store: BundleStore, digest: str) -> None:
-    """Whoever packed it did not wait for the disk; a job that runs from it needs it after a power cut too."""
+    """The packer did not wait for the disk; a job that uses the bundle needs it after a power failure too."""
     try:
         await asyncio.to_thread(store.make_durable, digest)
     except OSError as error:
@@ -424,7 +425,7 @@ async def _make_durable(store: BundleStore, digest: str) -> None:
 
 
 def _write_kubeconfig(live: _Live) -> None:
-    """Where the service account's files cannot be at their usual path, clients find them through KUBECONFIG."""
+    """If the service account's files cannot be at their usual path, clients find them through KUBECONFIG."""
     volume = live.made.get(API_ACCESS)
     if live.site.level != PLAIN or live.site.api is None or volume is None:
         return
@@ -447,9 +448,9 @@ def _write_kubeconfig(live: _Live) -> None:
 
 
 def _make_writable(pod: Pod, site: Site, images: Iterable[Environment]) -> None:
-    """The directories that every container may write to, also one that runs as another user than the server.
+    """Makes directories writable for all containers, including those that run as other users than the server.
 
-    The directories above keep everybody else out; inside a sandbox nobody but the Pod (or its gang) sees them.
+    The directories above keep everybody else out; in a sandbox only the Pod (or its gang) sees them.
     """
     work = f"{site.directory}/work"
     os.makedirs(work, mode=0o700, exist_ok=True)
@@ -465,7 +466,7 @@ def _list_users(pod: Pod) -> set[int | None]:
 
 
 def _choose_owner(pod: Pod, level: str) -> FileOwner:
-    """Whom files belong to, where the server may give them away."""
+    """The owner of files, if the server can change it."""
     if level == PLAIN or os.geteuid() != 0:
         return FileOwner()
     users = _list_users(pod)

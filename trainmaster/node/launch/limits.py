@@ -1,4 +1,4 @@
-"""Resources of containers as limits for the kernel. Pure; whether a level can enforce them is the node's to say."""
+"""Converts resources of containers to kernel limits. Pure; the node reports whether a level can enforce them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def build_limits(container: Fields) -> ResourceLimits:
 
 
 def build_pod_limits(pod: Pod, pids: int = 0) -> ResourceLimits:
-    """The sum over the containers, or the largest init container where that is more. One without a limit lifts it.
-    `pids`: how many processes and threads the Pod may have; Kubernetes has no field for it."""
+    """The sum over the containers, or the largest init container if that is more. There is no limit if any container
+    has none. `pids`: how many processes and threads the Pod may have; Kubernetes has no field for it."""
     main = [build_limits(entry) for entry in pod.containers]
     first = [build_limits(entry) for entry in pod.init_containers]
     return ResourceLimits(

@@ -1,4 +1,4 @@
-"""volumeMounts of a container: which directory of this machine it sees where. Makes missing subPaths, nothing else."""
+"""Resolves volumeMounts of a container to directories of this machine. Creates missing subPaths, nothing else."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import CONFIG_ERROR, UNSUPPORTED, LaunchError, Prepared, Site
 from trainmaster.node.launch.expansion import expand
 from trainmaster.node.volumes.contract import Volume, VolumeError
-from trainmaster.node.volumes.making import API_ACCESS
+from trainmaster.node.volumes.creation import API_ACCESS
 from trainmaster.node.volumes.sub_path import make_sub_path
 from trainmaster.shim.protocol import OVERLAY, Mount
 
 API_ACCESS_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHM = "/dev/shm"
 MOST_MOUNTS = 500
-"""Of one container: each is looked at while others wait."""
+"""Per container, because each takes time while others wait."""
 
 
 def get_kubeconfig(site: Site) -> str:
-    """On the plain level, for clients inside the Pod."""
+    """At the plain level, for clients inside the Pod."""
     return f"{site.directory}/kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A volumeMount with everything resolved."""
+    """A resolved volumeMount."""
 
     target: str
     source: str
-    """Path on this machine, for programs that run there. What is mounted is found in the volume, by `sub_path`."""
+    """Path on this machine, for programs that run there. Mounting uses the volume and `sub_path` instead."""
     read_only: bool
     volume: Volume
     sub_path: str = ""
 
 
 def resolve_mounts(container: Fields, prepared: Prepared, variables: Mapping[str, str]) -> list[Bound]:
-    """In the order in which they must be mounted: a path before the paths below it."""
+    """In mount order: a path precedes the paths below it."""
     asked = list_items(container, "volumeMounts")
     if len(asked) > MOST_MOUNTS:
         text = f'container "{container["name"]}" has {len(asked)} volumeMounts; this node mounts {MOST_MOUNTS}'
@@ -97,7 +97,7 @@ def _build_mount(entry: Bound) -> Mount:
 
 
 def get_shm_bytes(pod: Pod, prepared: Prepared) -> int:
-    """The size that the Pod asks for its /dev/shm by mounting a memory volume there; 0 when it does not."""
+    """The size of /dev/shm that the Pod requests by mounting a memory volume there; 0 if it does not."""
     for container in pod.all_containers:
         for entry in list_items(container, "volumeMounts"):
             volume = prepared.volumes.get(entry["name"])

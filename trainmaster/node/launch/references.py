@@ -1,4 +1,4 @@
-"""Fields of the Pod and resources of its containers as texts: for `valueFrom` and for downwardAPI volumes. Pure."""
+"""Formats fields of the Pod and resources of its containers, for `valueFrom` and downwardAPI volumes. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_field(pod: Pod, path: str, site: Site) -> str:
 
 
 def _format_map(values: Mapping[str, str]) -> str:
-    """One `key="value"` per line, sorted, as files of a downwardAPI volume hold them."""
+    """One `key="value"` per line, sorted, as in files of a downwardAPI volume."""
     return "\n".join(f"{key}={_quote(values[key])}" for key in sorted(values))
 
 
@@ -49,7 +49,7 @@ def _quote(text: str) -> str:
 
 
 def read_resource(pod: Pod, container: Fields, source: Fields, allocatable: Fields) -> str:
-    """`limits.cpu` and the like, divided by the divisor and rounded up. A limit that is not set is the node's."""
+    """`limits.cpu` etc., divided by the divisor and rounded up. If a limit is not set, the node's capacity is used."""
     if name := source.get("containerName"):
         found = [entry for entry in pod.all_containers if entry["name"] == name]
         if not found:

@@ -1,8 +1,8 @@
-"""What stands in for mounts, names and ports where there are no namespaces (the plain level). Pure.
+"""Rewrites mounts, names and ports where there are no namespaces (the plain level). Pure.
 
-An absolute mountPath in a command, an argument, a value or the working directory becomes the volume's directory. A
-name of the Pod's own headless service becomes the loopback address, and a port that follows it, or that a rendezvous
-variable holds, becomes one that the gang has for itself. Everything that was changed is said.
+An absolute mountPath in a command, an argument, a value or the working directory becomes the volume's directory. A name
+of the Pod's headless service becomes the loopback address, and a port that follows it or is in a rendezvous variable
+becomes one that is leased to the gang. All changes are reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Rewriter:
     """For one container. Collects what it changed."""
 
     paths: Mapping[str, str]
-    """mountPath to directory."""
+    """mountPath -> directory."""
     names: re.Pattern[str] | None
     lease_port: Callable[[int], int]
     seen_paths: set[str] = field(default_factory=set)
@@ -54,7 +54,7 @@ class Rewriter:
 
     def list_notes(self) -> list[str]:
         lines = []
-        # Every trainer has the one for reports, and nobody has asked for it.
+        # Every trainer has the one for reports, which the user did not ask for.
         if seen := sorted(self.seen_paths - {FOLDER}):
             shown = ", ".join(f"{path} became {self.paths[path]}" for path in seen)
             lines.append(f"{shown} in command, arguments and variables: the plain level has no mounts")
@@ -88,7 +88,8 @@ def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
     longest = sorted((path for path in paths if path != "/"), key=len, reverse=True)
     if not longest:
         return None
-    # A path begins where no other goes on, or behind the scheme of a file URL; it ends at a slash or where a name ends.
+    # A path starts where no other continues, or after the scheme of a file URL; it ends at a slash or at the end of a
+    # name.
     begin = r"(?:(?<=file://)|(?<![\w./-]))"
     return re.compile(begin + "(?:" + "|".join(map(re.escape, longest)) + r")(?=/|(?![\w.-])|\.(?!\w))")
 

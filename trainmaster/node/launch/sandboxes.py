@@ -1,4 +1,4 @@
-"""What all containers of a Pod share, as the shim's spec. Pure."""
+"""Builds the shim's spec of what all containers of a Pod share. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def build_sandbox(
     relays: Sequence[Relay] = (),
     segment: str = "",
 ) -> SandboxSpec:
-    """`hosts` are the lines of the Pod itself and its peers; those of hostAliases are put behind them.
+    """`hosts` are the lines of the Pod and its peers, followed by hostAliases.
 
-    `hide` are directories of this machine that Pods must not see, above all the server's home; `relays` lead out of
-    the Pod's network (`node.network.addresses` builds them), or on the machine's own to where the server is now.
+    `hide` are directories of this machine that Pods must not see, above all the server's home; `relays` lead out of the
+    Pod's network (`node.network.addresses` builds them), or, on the machine's own network, to the server.
     """
     site = prepared.site
     hostname, domain = build_names(pod)
@@ -58,7 +58,7 @@ def build_sandbox(
 
 
 def name_tenant_group(home: str, namespace: str) -> str:
-    """`home`: what the names of this home's groups begin with."""
+    """`home`: the prefix of this home's group names."""
     return f"{home}-tenant-{namespace}"
 
 
@@ -67,7 +67,7 @@ def build_aliases(pod: Pod) -> list[tuple[str, ...]]:
 
 
 def build_names(pod: Pod) -> tuple[str, str]:
-    """Hostname and domain. The name of a Pod may be longer than a hostname can be; then its beginning is taken."""
+    """Hostname and domain. A Pod name that is too long for a hostname is cut."""
     hostname = pod.spec.get("hostname") or pod.name[:_LONGEST_HOSTNAME].rstrip("-.")
     domain = f"{pod.subdomain}.{pod.namespace}.svc.cluster.local" if pod.subdomain else ""
     if pod.spec.get("setHostnameAsFQDN") and domain:

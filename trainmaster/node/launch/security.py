@@ -1,7 +1,7 @@
-"""Users, groups and privileges of a container, from its own and the Pod's securityContext. Pure.
+"""Determines users, groups and privileges of a container, from its own and the Pod's securityContext. Pure.
 
-Honoured where the level can: a process gets another user only in a sandbox or when the server is root. What cannot be
-done is said in a note, and what would weaken the machine (privileged, added capabilities) is refused by name.
+Honoured if the level supports it: a process gets another user only in a sandbox or if the server is root. What is not
+possible is reported in a note, and what would weaken the machine (privileged, added capabilities) is refused by name.
 """
 
 from __future__ import annotations

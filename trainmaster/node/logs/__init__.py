@@ -1,1 +1,1 @@
-"""What containers printed: written by shims, read here."""
+"""Reads container logs, which shims write."""

@@ -1,8 +1,8 @@
-"""Reading CRI entries back: heads cut off, parts joined, filtered by time and stream. Pure.
+"""Reads CRI entries: removes headers, joins partial lines, filters by time and stream. Pure.
 
-The shim writes all heads with the same length and in UTC, so time stamps are compared as text and heads are cut, not
-parsed. `Renderer` takes whole entries in any portions and returns what the client sees; it keeps parts of long lines
-until their line is complete, per stream, and hands out what is longer than `MAX_HELD` in pieces.
+The shim writes headers of fixed length in UTC, so timestamps are compared as text and headers are sliced, not parsed.
+`Renderer` takes whole entries in any portions and returns what the client sees; it keeps parts of long lines until they
+are complete, per stream, and returns anything longer than `MAX_HELD` in pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLOCK = 1 << 16
 
 
 def format_stamp(moment: datetime) -> bytes:
-    """As the shim writes it; what is earlier sorts before it."""
+    """In the shim's format, which sorts by time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
 
@@ -34,7 +34,7 @@ class Renderer:
         self._held: dict[bytes, bytes] = {}
 
     def render(self, entries: bytes) -> bytes:
-        """`entries` ends with a line end."""
+        """`entries` must end with a newline."""
         if self._held or self._since or self._stream or b" P " in entries:
             return b"".join([self._render_one(entry) for entry in entries.split(b"\n")[:-1]])
         lines = entries.split(b"\n")
@@ -44,7 +44,7 @@ class Renderer:
         return b"".join([line[HEAD_BYTES:] + b"\n" for line in lines])
 
     def finish(self) -> bytes:
-        """What was kept of lines that never came to their end."""
+        """The rest of incomplete lines."""
         kept = b"".join(self._held.values())
         self._held.clear()
         return kept
@@ -69,7 +69,7 @@ class Renderer:
 
 
 def get_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
-    """(file, offset) where the last `lines` lines begin. `files` are descriptors, the oldest first."""
+    """(file, offset) of the start of the last `lines` lines. `files` are descriptors, oldest first."""
     wanted, newest = lines, True
     for index in reversed(range(len(files))):
         end = os.fstat(files[index]).st_size
@@ -77,7 +77,7 @@ def get_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
             start, entries = _read_back(files[index], end)
             position = end
             for entry in reversed(entries):
-                # A part at the very end is a line that is not complete yet; it counts as one.
+                # A partial entry at the end is an incomplete line, which counts as one.
                 if newest or entry[_TAG : _TAG + 1] != b"P":
                     if wanted == 0:
                         return index, position
@@ -89,7 +89,7 @@ def get_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
 
 
 def _read_back(fd: int, end: int) -> tuple[int, list[bytes]]:
-    """Whole entries before `end`, and where the first of them begins."""
+    """Whole entries before `end`, and the offset of the first of them."""
     start = max(0, end - _BLOCK)
     block = os.pread(fd, end - start, start)
     if start > 0:

@@ -1,8 +1,7 @@
-"""The files of one container attempt's log, read in order while the shim writes and rotates them.
+"""The log files of one container attempt, read in order while the shim writes and rotates them.
 
-A file keeps its inode when it is renamed, so a reader that is at the end of one finds its successor by looking where
-its inode stands now: `.log.2` is followed by `.log.1`, that by `.log`. A reader that was so slow that its file has been
-deleted goes on with the oldest there is.
+A file keeps its inode when it is renamed, so a reader at the end of one finds its successor by searching for the inode:
+`.log.2` is followed by `.log.1`, that by `.log`. A reader so slow that its file was deleted continues with the oldest.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _TRIES = 20
 
 
 class LogPieces:
-    """Open descriptors, the oldest first; `close` when done."""
+    """Open descriptors, oldest first; must be closed."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
@@ -39,19 +38,19 @@ class LogPieces:
             os.lseek(self._files[0], offset, os.SEEK_SET)
 
     def read(self, size: int) -> bytes:
-        """The next bytes; empty when everything that is written has been read."""
+        """The next bytes; empty if everything has been read."""
         while True:
             rotated = len(self._files) > 1 or self._is_rotated()
             data = os.read(self._files[0], size)
             if data or not rotated:
                 return data
-            # Asked before the last read found nothing more: the file was complete by then.
+            # Checked before the last read found nothing more: the file was complete by then.
             if len(self._files) == 1:
                 self._open_successor()
             os.close(self._files.pop(0))
 
     def _is_rotated(self) -> bool:
-        """Only a successor counts: a log without any name has been deleted with its Pod."""
+        """Only a successor counts: a log without any name was deleted with its Pod."""
         try:
             return os.stat(self._path).st_ino != os.fstat(self._files[0]).st_ino
         except FileNotFoundError:
@@ -70,7 +69,7 @@ class LogPieces:
                 if os.fstat(fd).st_ino == inodes[names.index(name)]:
                     self._files.append(fd)
                     return
-                os.close(fd)  # renamed meanwhile: look again
+                os.close(fd)  # renamed meanwhile: try again
                 break
         raise FileNotFoundError(self._path)
 

@@ -1,7 +1,7 @@
 """One inotify descriptor for all followed logs: wakes readers when a file grows, without polling.
 
-The kernel allows few descriptors per user (128), so there is one for the process, with a watch per directory. The C
-functions are called through ctypes; where they are missing (no Linux) constructing raises OSError.
+The kernel permits few instances per user (128), so there is one per process, with a watch per directory. The C
+functions are called through ctypes; if they are missing (not Linux) the constructor raises OSError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADER = struct.Struct("iIII")
 
 
 class Inotify:
-    """Used on one event loop; `close` ends it."""
+    """For one event loop; must be closed."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)

@@ -1,7 +1,7 @@
-"""The logs of Pods that run under shims, with every option of the API: `apiserver.http.subresources.logs.PodLogs`.
+"""The logs of Pods, with every option of the API: `apiserver.http.subresources.logs.PodLogs`.
 
-Tail first, then time and stream, then the limit, as the kubelet does it. Followers are woken by inotify when the log
-grows or is rotated, and by the agent when the container has ended; there is no polling.
+Applies the tail first, then time and stream, then the limit, like the kubelet. Followers are woken by inotify when the
+log grows or is rotated, and by the agent when the container has ended; there is no polling.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CriLogReader:
         self._clock = clock
 
     def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
-        """Refuses at once what cannot be answered; the bytes follow."""
+        """Raises immediately if the request is invalid; then streams the bytes."""
         model = Pod(pod)
         attempt = choose_attempt(model, container, previous=options.previous)
         path = Path(Paths(str(self._root / model.uid)).log(container, attempt))
@@ -98,7 +98,7 @@ class CriLogReader:
                         entries, end, carry = (carry + data).rpartition(b"\n")
                         if end:
                             yield renderer.render(entries + end)
-                        # A large log is handed out in pieces; others get their turn in between.
+                        # A large log is returned in pieces; yield in between.
                         await asyncio.sleep(0)
                     if over:
                         yield renderer.finish()
@@ -117,7 +117,7 @@ async def wait_for_any(*events: asyncio.Event) -> None:
 
 
 def choose_attempt(pod: Pod, container: str, *, previous: bool) -> int:
-    """Running: the current attempt; waiting after a crash: the last that ended, which has the same number."""
+    """Running: the current attempt; waiting after a crash: the last one that ended, which has the same number."""
     for entry in (*pod.container_statuses, *pod.init_container_statuses):
         if entry.get("name") == container:
             count = int(entry.get("restartCount", 0))

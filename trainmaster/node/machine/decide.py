@@ -1,8 +1,8 @@
-"""The one question: what should happen to this Pod now? Pure; see the package for the promises.
+"""Decides what should happen to a Pod now. Pure; see the package for the guarantees.
 
-stop everything (deleted, past its deadline, evicted, disrupted), else
-init containers and sidecars in order, then the main containers, restarts with back-off, hooks and probes, else
-when the main containers are over: stop the sidecars, last one first
+Stops everything if the Pod is deleted, past its deadline, evicted or disrupted. Otherwise runs init containers and
+sidecars in order, then the main containers, with restarts, back-off, hooks and probes. When the main containers have
+ended, stops the sidecars in reverse order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trainmaster.node.machine.outcome import (
 )
 from trainmaster.node.machine.state import ContainerStage, ContainerState, Ending, HookStage, Moment, PodState
 from trainmaster.node.machine.steps import Confirm, EventNote, Hook, Instruction, Notice, Probe, Start, Step
-from trainmaster.node.machine.stopping import begin_stop, pursue_stop
+from trainmaster.node.machine.stopping import advance_stop, begin_stop
 
 DEADLINE = Ending("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
@@ -44,7 +44,7 @@ class _Pass:
         self.wake_at: float | None = None
 
     def run(self) -> None:
-        self._see_deadline()
+        self._check_deadline()
         deletion = self.plan.deletion
         if deletion is not None or self.state.ending is not None:
             self._stop_all(deletion)
@@ -54,12 +54,12 @@ class _Pass:
             self._finish(outcome)
             return
         for spec in self.plan.containers:
-            self._tend(spec)
+            self._handle_running(spec)
         self._advance()
 
     # The Pod as a whole
 
-    def _see_deadline(self) -> None:
+    def _check_deadline(self) -> None:
         limit = self.plan.active_deadline
         if limit is None or self.state.ending is not None or find_outcome(self.plan, self.state) is not None:
             return
@@ -81,7 +81,7 @@ class _Pass:
             self._stop(self._get_own_deadline(), self.state.ending.reason)
             return
         if self.state.deletion_seen is None:
-            # The stored time is cut to whole seconds: nobody is killed before the time that he was promised.
+            # The stored time is truncated to seconds: never kill before the full grace period.
             seen = min(self.now.boot, self.now.anchor(deletion.requested) + 1.0)
             self.state = replace(self.state, deletion_seen=seen)
         assert self.state.deletion_seen is not None
@@ -93,7 +93,7 @@ class _Pass:
             self._stop(self._get_own_deadline(), "Failed" if outcome == FAILED else "Completed")
 
     def _get_own_deadline(self) -> float:
-        """Of a stop that nobody asked for by a deletion."""
+        """For a stop that was not caused by a deletion."""
         if self.state.stop_seen is None:
             self.state = replace(self.state, stop_seen=self.now.boot)
         assert self.state.stop_seen is not None
@@ -105,7 +105,7 @@ class _Pass:
         if not self.state.is_noticed:
             self.state = replace(self.state, is_noticed=True)
             self._do(Notice(reason, max(deadline - self.now.boot, 0.0)))
-        # All but sidecars go together; each sidecar waits for all that were started after it.
+        # All other containers stop together; each sidecar waits for those that were started after it.
         is_turn = not any(
             self.state.get(spec.name).is_alive
             for spec in self.plan.containers
@@ -118,11 +118,11 @@ class _Pass:
             if container.stop is None and container.stage is ContainerStage.RUNNING:
                 self._do(EventNote("Killing", f"Stopping container {spec.name}"))
             is_sidecar = spec.role is ContainerRole.SIDECAR
-            self._pursue(spec, begin_stop(container, deadline), is_turn=is_turn or not is_sidecar)
+            self._advance_stop(spec, begin_stop(container, deadline), is_turn=is_turn or not is_sidecar)
             is_turn = is_turn and not is_sidecar
 
-    def _pursue(self, spec: ContainerPlan, container: ContainerState, *, is_turn: bool = True) -> None:
-        pursuit = pursue_stop(spec, container, self.now, is_turn=is_turn)
+    def _advance_stop(self, spec: ContainerPlan, container: ContainerState, *, is_turn: bool = True) -> None:
+        pursuit = advance_stop(spec, container, self.now, is_turn=is_turn)
         self.state = self.state.put(pursuit.container)
         self._do(*pursuit.instructions)
         if pursuit.wake_at is not None:
@@ -130,12 +130,12 @@ class _Pass:
 
     # Containers that run
 
-    def _tend(self, spec: ContainerPlan) -> None:
+    def _handle_running(self, spec: ContainerPlan) -> None:
         container = self.state.get(spec.name)
         if container.stage is not ContainerStage.RUNNING:
             return
         if container.stop is not None:
-            self._pursue(spec, container)
+            self._advance_stop(spec, container)
             return
         if spec.post_start is not None and container.post_start is not HookStage.DONE:
             if container.post_start is HookStage.NONE:

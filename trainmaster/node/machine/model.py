@@ -1,6 +1,7 @@
-"""What a Pod object asks for, as the machine needs it: read once per version of the object, with upstream's defaults.
+"""The parts of a Pod object that the state machine needs, with upstream's defaults: read once per version of the
+object.
 
-Pure. Fields that only launching needs (env, volumes, resources) are not here.
+Pure. Does not contain fields that only launching needs (env, volumes, resources).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class PodPlan:
     name: str
     uid: str
     containers: tuple[ContainerPlan, ...]
-    """Init containers and sidecars in their order, then the main ones."""
+    """Init containers and sidecars in order, then the main ones."""
     policy: str = "Always"
     grace: int = DEFAULT_GRACE
     active_deadline: int | None = None
@@ -152,7 +153,7 @@ def _read_probe(raw: Fields) -> ProbeSpec:
 
 
 def _read_signal(name: str | None) -> int:
-    """SIGUSR1, or SIGRTMIN+3 as the API spells real-time signals; validation has refused everything else."""
+    """SIGUSR1, or SIGRTMIN+3 as the API spells real-time signals; validation refuses everything else."""
     if not name:
         return int(signal.SIGTERM)
     base, _, offset = name.replace("-", "+-").partition("+")

@@ -1,4 +1,4 @@
-"""Phases, restarts and how a Pod ends, from its containers. Pure, and monotonic: what is over stays over."""
+"""Determines phases, restarts and the outcome of a Pod from its containers. Pure and monotonic."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SUCCEEDED, FAILED, RUNNING, PENDING = "Succeeded", "Failed", "Running", "Pending
 
 @dataclass(frozen=True, slots=True)
 class RestartRules:
-    """What an administrator may set."""
+    """Settings of the administrator."""
 
     restart: BackoffPolicy = _RESTART
-    """Between restarts of a container in place, after a first one without delay. Upstream: 10 s to 300 s."""
+    """Between restarts of a container in place; the first restart is immediate. Upstream: 10 s to 300 s."""
     reset: float = 600.0
-    """A container that ran this long begins a new series, as a kubelet's do."""
+    """A container that ran this long starts a new back-off series, as in the kubelet."""
     retry: BackoffPolicy = _RETRY
     """Between attempts to create a container that could not be created (a missing ConfigMap, an unknown image)."""
 
@@ -29,7 +29,7 @@ RULES = RestartRules()
 
 
 def will_restart(plan: PodPlan, state: PodState, container: ContainerState) -> bool:
-    """Of a container that has ended: comes another attempt?"""
+    """Whether an ended container gets another attempt."""
     if container.ended is None or plan.deletion is not None or state.ending is not None:
         return False
     spec = plan.get(container.name)
@@ -42,14 +42,14 @@ def will_restart(plan: PodPlan, state: PodState, container: ContainerState) -> b
 
 
 def get_restart_delay(container: ContainerState, rules: RestartRules) -> float:
-    """The whole pause before the next attempt of a container that has ended."""
+    """The total delay before the next attempt of an ended container."""
     if container.over - container.since >= rules.reset and container.started_at is not None:
         return 0.0
     return rules.restart.delay(container.series)
 
 
 def find_outcome(plan: PodPlan, state: PodState) -> str | None:
-    """Succeeded or Failed once no container that counts will run again; sidecars may still have to be stopped."""
+    """Succeeded or Failed once no relevant container will run again; sidecars may still have to be stopped."""
     mains = []
     for spec in plan.containers:
         container = state.get(spec.name)
@@ -77,7 +77,7 @@ def _judge(mains: list[ContainerState]) -> str:
 
 
 def decide_phase(plan: PodPlan, state: PodState) -> str:
-    """Terminal only when nothing runs any more, so that whoever waits for the end may rely on it."""
+    """Terminal only when nothing runs any more."""
     if state.is_alive:
         return RUNNING if has_begun(plan, state) else PENDING
     if state.ending is not None:
@@ -91,7 +91,7 @@ def decide_phase(plan: PodPlan, state: PodState) -> str:
 
 
 def has_begun(plan: PodPlan, state: PodState) -> bool:
-    """Every main container was started at least once; a first start includes the postStart hook."""
+    """Every main container was started at least once, including the postStart hook."""
     return state.is_initialized and all(_has_begun(spec, state.get(spec.name)) for spec in plan.mains)
 
 
@@ -102,7 +102,7 @@ def _has_begun(spec: ContainerPlan, container: ContainerState) -> bool:
 
 
 def end_pod(plan: PodPlan, state: PodState, ending: Ending) -> PodState:
-    """The Pod has to end as Failed. The first cause stays, and so does an outcome that is settled."""
+    """Ends the Pod as Failed. The first cause is kept, and so is an outcome that is already final."""
     if state.ending is not None or find_outcome(plan, state) is not None:
         return state
     return replace(state, ending=ending)

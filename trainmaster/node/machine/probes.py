@@ -1,7 +1,7 @@
-"""When a probe is due, and what its answers add up to. Pure.
+"""Determines when a probe is due, and the result of its answers. Pure.
 
-The startup probe runs first and alone; readiness and liveness begin when it has passed. A probe is asked again one
-period after it was last asked, and never twice at a time, so that a Pod at rest costs its own periods and nothing else.
+The startup probe runs first and alone; readiness and liveness probes start when it has passed. A probe is repeated one
+period after its last start, and never runs twice at the same time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainmaster.node.machine.steps import EventNote
 
 
 def list_active(spec: ContainerPlan, container: ContainerState) -> Iterator[tuple[ProbeKind, ProbeSpec]]:
-    """The probes that are asked in the container's present state."""
+    """The probes that run in the container's current state."""
     if not spec.probes or container.stage is not ContainerStage.RUNNING or container.stop is not None:
         return
     for kind, probe in spec.probes.items():
@@ -24,7 +24,7 @@ def list_active(spec: ContainerPlan, container: ContainerState) -> Iterator[tupl
 
 
 def get_state(container: ContainerState, kind: ProbeKind, probe: ProbeSpec) -> ProbeState:
-    """A first question waits for the initial delay, counted from the container's start."""
+    """The first probe waits for the initial delay, counted from the container's start."""
     return container.probes.get(kind) or ProbeState(due=container.since + probe.initial_delay)
 
 
@@ -42,13 +42,13 @@ class ProbeAnswer:
     kind: ProbeKind
     ok: bool
     text: str = ""
-    """What the program or the network said, for people."""
+    """The output of the program or the error of the connection."""
 
 
 def mark_answer(
     plan: PodPlan, state: PodState, answer: ProbeAnswer, now: Moment
 ) -> tuple[PodState, tuple[EventNote, ...]]:
-    """Counts one answer. A container that a startup or liveness probe gives up on has to end."""
+    """Counts an answer. A container whose startup or liveness probe has failed must end."""
     container = state.get(answer.container)
     spec = (plan.get(answer.container).probes or {}).get(answer.kind)
     known = container.probes.get(answer.kind)
@@ -69,7 +69,7 @@ def mark_answer(
     if container.stop is not None:
         return state.put(container), ()
     says = []
-    # Not one event per failure: the first of a row, and the one that has consequences.
+    # Not an event per failure: only for the first in a row, and the one that has consequences.
     if counted.failures in (1, spec.failure):
         says.append(EventNote("Unhealthy", f"{answer.kind.value} probe failed: {answer.text}", warning=True))
     after = _conclude(plan, container, answer.kind, spec, counted, now)

@@ -1,7 +1,7 @@
-"""What was seen of a Pod, and the functions that note one more observation. Immutable; pure.
+"""The observed state of a Pod, and functions that add observations. Immutable; pure.
 
-Expiry is decided on `Moment.boot`, which no step of the wall clock moves. A stored (wall) time is anchored to it once,
-when it is first seen in this life of the process.
+Expiry is decided by `Moment.boot`, which changes of the wall clock do not affect. A stored (wall) time is anchored to
+it when this process first sees it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class HookStage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A container that could not be created yet: the waiting reason of the API, and when to try again."""
+    """A container that could not be created yet: the waiting reason of the API, and when to retry."""
 
     reason: str
     message: str
@@ -68,12 +68,12 @@ class ProbeState:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A container on its way out."""
+    """A container that is being stopped."""
 
     deadline: float
     hook: HookStage = HookStage.NONE
     asked: float | None = None
-    """When the polite signal went out."""
+    """When the first signal was sent."""
     killed: bool = False
 
 
@@ -81,7 +81,7 @@ class Stop:
 class ContainerState:
     name: str
     attempt: int = 0
-    """Number of restarts: the attempt that runs, ran last, or waits for its start."""
+    """The number of restarts: identifies the attempt that runs, ran last, or will start."""
     stage: ContainerStage = ContainerStage.WAITING
     started_at: datetime | None = None
     since: float = 0.0
@@ -90,15 +90,15 @@ class ContainerState:
     over: float = 0.0
     """Boot time of the end."""
     last: ContainerEnd | None = None
-    """How the attempt before this one ended."""
+    """How the previous attempt ended."""
     series: int = 0
     """Restarts since the container last ran for long."""
     is_told: bool = False
-    """An event has said that the next attempt waits."""
+    """Whether an event has announced that the next attempt waits."""
     blocked: Blocked | None = None
     post_start: HookStage = HookStage.NONE
     is_started: bool = False
-    """Runs, its postStart hook is over, and its startup probe (if any) has passed."""
+    """Running, with the postStart hook finished and the startup probe (if any) passed."""
     is_ready: bool = False
     probes: Mapping[ProbeKind, ProbeState] = field(default_factory=dict)
     stop: Stop | None = None
@@ -121,7 +121,7 @@ class Ending:
     disruption: str = ""
     """Reason of the DisruptionTarget condition; empty for none."""
     grace: float | None = None
-    """Seconds to stop in; None leaves it to the Pod."""
+    """Grace period in seconds; None for the Pod's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,13 @@ class PodState:
     since: float
     """Boot time of `started_at`."""
     is_initialized: bool = False
-    """Init containers are over and sidecars started: the main containers may run, and init containers never again."""
+    """Init containers have finished and sidecars started: the main containers may run, and init containers never
+    again."""
     ending: Ending | None = None
     stop_seen: float | None = None
-    """When the Pod began to end of its own account, on boot time."""
+    """When the Pod began to end by itself, in boot time."""
     deletion_seen: float | None = None
-    """When the request to delete the Pod was made, on boot time."""
+    """When the deletion was requested, in boot time."""
     is_noticed: bool = False
     is_confirmed: bool = False
 
@@ -173,7 +174,7 @@ def mark_ended(state: PodState, name: str, attempt: int, ended: ContainerEnd, no
 
 
 def mark_blocked(state: PodState, name: str, attempt: int, why: tuple[str, str], now: Moment) -> PodState:
-    """The attempt could not be created, for a (reason, message); it was not begun."""
+    """The attempt could not be created, for a (reason, message); it has not started."""
     old = state.get(name)
     if old.attempt != attempt or old.stage is not ContainerStage.STARTING:
         return state
@@ -191,7 +192,7 @@ def mark_preparing(state: PodState, message: str) -> PodState:
 
 
 def mark_not_begun(state: PodState, name: str, attempt: int) -> PodState:
-    """The start was given up before anything happened."""
+    """The start was cancelled before anything happened."""
     old = state.get(name)
     if old.attempt != attempt or old.stage is not ContainerStage.STARTING:
         return state
@@ -199,15 +200,15 @@ def mark_not_begun(state: PodState, name: str, attempt: int) -> PodState:
 
 
 def mark_post_start(state: PodState, name: str, attempt: int) -> PodState:
-    """The hook is over. When it failed the agent asks for `mark_doomed` as well."""
+    """The hook is over. If it failed the agent also calls `mark_must_end`."""
     old = state.get(name)
     if old.attempt != attempt or old.stage is not ContainerStage.RUNNING:
         return state
     return state.put(replace(old, post_start=HookStage.DONE))
 
 
-def mark_doomed(state: PodState, name: str, attempt: int, grace: float, now: Moment) -> PodState:
-    """This attempt has to end (a hook or probe says so); the restart policy decides what follows."""
+def mark_must_end(state: PodState, name: str, attempt: int, grace: float, now: Moment) -> PodState:
+    """This attempt must end because of a hook or probe; the restart policy decides what follows."""
     old = state.get(name)
     if old.attempt != attempt or old.stage is not ContainerStage.RUNNING or old.stop is not None:
         return state

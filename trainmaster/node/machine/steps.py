@@ -1,4 +1,4 @@
-"""What the machine asks the agent to do, as data."""
+"""Instructions of the state machine for the agent, as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """To the container's main process: please end."""
+    """Asks the container's main process to terminate."""
 
     container: str
     number: int
@@ -26,7 +26,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """The container's whole process tree."""
+    """Kills the container's whole process tree."""
 
     container: str
 
@@ -51,7 +51,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Tell the programs, through the notice file, that they have `seconds` left."""
+    """Tells the programs, through the notice file, that they have `seconds` left."""
 
     reason: str
     seconds: float
@@ -68,7 +68,7 @@ class EventNote:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Nothing of the Pod runs any more: the object may go."""
+    """Nothing of the Pod runs any more: the object may be deleted."""
 
 
 Instruction: TypeAlias = Start | Signal | Kill | Hook | Probe | Notice | EventNote | Confirm
@@ -79,4 +79,4 @@ class Step:
     state: PodState
     instructions: tuple[Instruction, ...] = ()
     wake_after: float | None = None
-    """Seconds until time alone may change the answer."""
+    """Seconds until time alone may change the result."""

@@ -1,10 +1,10 @@
-"""Addresses and names of Pods: who is who on the switch, and what stands in each Pod's /etc/hosts.
+"""Addresses and names of Pods on the switch, and the content of each Pod's /etc/hosts.
 
-An address belongs to (gang, hostname) from the first time that either is mentioned, by the Pod itself or as somebody's
-peer, until the gang's last Pod is gone. So a gang's hosts lines are complete before its first process starts, and stay
-right when a member restarts. Leases are in memory and are rebuilt from Pod directories (`restore`).
+An address belongs to (gang, hostname) from the first time that either the Pod itself or a peer refers to it, until the
+gang's last Pod is gone. So a gang's hosts lines are complete before its first process starts, and stay valid when a
+member restarts. Leases are in memory and are rebuilt from Pod directories (`restore`).
 
-Everything but the leases is pure. On the plain level there is one address for all, and no names.
+Everything except the leases is pure. At the plain level there is one address for all, and no names.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from trainmaster.shim.sandbox.egress import NONE as NO_EGRESS
 from trainmaster.shim.sandbox.network import LONGEST_SEGMENT
 
 POD_NETWORK = "10.244.0.0/16"
-"""Of the switch, which nobody outside the Pods sees: it cannot collide with the machine's networks."""
+"""The switch's network. It is invisible outside the Pods, so it cannot collide with the machine's networks."""
 API_ADDRESS, API_PORT = "10.96.0.1", 443
-"""What clusters use for the Service `kubernetes`; here a relay to the API server, on each Pod's loopback."""
+"""The address of the Service `kubernetes` on clusters; here a relay to the API server, on each Pod's loopback."""
 PROXY_ADDRESS, PROXY_PORT = "10.96.0.2", 3128
 CLUSTER_DOMAIN = "svc.cluster.local"
 
@@ -42,7 +42,7 @@ class AddressesExhausted(Exception):
 
 @dataclass(slots=True)
 class Addresses:
-    """Leases on the Pods' network. Goes round, so that an address rests before it is used again."""
+    """Leases on the Pods' network, handed out in turn so that an address is not reused immediately."""
 
     network: str = POD_NETWORK
     _leased: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -60,14 +60,14 @@ class Addresses:
         return self._leased[key]
 
     def restore(self, gang: str, hostname: str, address: str) -> None:
-        """What a Pod directory says: it outranks what was decided since."""
+        """An address from a Pod directory takes precedence over later decisions."""
         self._leased[gang, hostname] = address
         self._taken.add(address)
         number = int(ipaddress.ip_address(address)) - int(ipaddress.ip_network(self.network).network_address)
         self._last = max(self._last, number)
 
     def release(self, gang: str) -> None:
-        """When the last Pod of the gang is gone."""
+        """Called when the last Pod of the gang is gone."""
         for key in [key for key in self._leased if key[0] == gang]:
             self._taken.discard(self._leased.pop(key))
 
@@ -77,7 +77,7 @@ class Addresses:
         for step in range(1, size):
             number = (self._last + step) % size
             address = str(network.network_address + number)
-            # The network's own address, the switch's and the broadcast address belong to nobody.
+            # The network address, the switch's and the broadcast address are reserved.
             if 1 < number < size - 1 and address not in self._taken:
                 self._taken.add(address)
                 self._last = number
@@ -86,8 +86,8 @@ class Addresses:
 
 
 def get_gang(pod: Pod) -> str:
-    """Pods that know each other by name: those of one JobSet, else of one headless Service, else the Pod alone. Never
-    Pods of two namespaces."""
+    """Pods that know each other by name: those of a JobSet, else of a headless Service, else the Pod alone. Never Pods
+    of different namespaces."""
     gang = read_gang(pod.raw)
     if gang:
         return gang
@@ -95,12 +95,12 @@ def get_gang(pod: Pod) -> str:
 
 
 def build_segment(owner: ObjectModel) -> str:
-    """By the uid of whose it is, which nobody chooses: names could be chosen so that two of them are one."""
+    """Derived from the owner's uid, because names could be chosen to collide."""
     return owner.uid.replace("-", "")[:LONGEST_SEGMENT]
 
 
 def list_peer_names(jobset: JobSet) -> list[tuple[str, str]]:
-    """(hostname, subdomain) of every Pod that the JobSet makes, whether it exists already or not."""
+    """(hostname, subdomain) of every Pod that the JobSet will create."""
     name, subdomain = jobset.name, jobset.subdomain
     found = []
     for job in jobset.replicated_jobs:
@@ -137,7 +137,7 @@ def _build_line(address: str, hostname: str, subdomain: str, namespace: str) -> 
 
 
 def build_service_names(name: str, namespace: str, seen_from: str) -> Line:
-    """As a cluster's name service answers them, search domains included."""
+    """Including those that a cluster's DNS would find through search domains."""
     full = (f"{name}.{namespace}.{CLUSTER_DOMAIN}", f"{name}.{namespace}.svc", f"{name}.{namespace}")
     return (*full, name) if namespace == seen_from else full
 
@@ -155,7 +155,7 @@ def build_service_lines(services: Iterable[Object], pods: Sequence[tuple[Pod, st
 
 
 def _build_member(pod: Pod, address: str, service: str) -> list[Line]:
-    """The Pod's own name below its headless Service; that of its host alone is nobody else's business."""
+    """The Pod's name under its headless Service; its bare hostname is not visible to others."""
     hostname = pod.spec.get("hostname")
     if not hostname or pod.subdomain != service:
         return []
@@ -168,7 +168,7 @@ def _selects(namespace: str, selector: Mapping[str, str], pod: Pod) -> bool:
 
 
 def list_mapped_ports(service: Object) -> list[str]:
-    """Ports that a client cannot reach under the Service's own number here, in words; for an event."""
+    """Descriptions of ports that cannot be reached under the Service's own number here; for an event."""
     found = []
     for port in list_items(service, "spec", "ports"):
         target = port.get("targetPort", port["port"])
@@ -178,22 +178,22 @@ def list_mapped_ports(service: Object) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class WaysOut:
+class EgressRoutes:
     """What leads out of a Pod's own network."""
 
     server_file: str = ""
-    """Says where the API server listens on this machine now (`server.json` of the home); empty when there is none."""
+    """The file that says where the API server listens now (`server.json` of the home); empty if there is none."""
     egress: bool = True
     upstream: str = ""
-    """The machine's own proxy, when it has one."""
+    """The machine's own proxy, if it has one."""
     tenant_egress: str = INTERNET
-    """How far the proxy leads for Pods of tenants (`shim.sandbox.egress`); "none" takes it away."""
+    """What the proxy may connect to for Pods of tenants (`shim.sandbox.egress`); "none" removes the proxy."""
     tenant_allow: tuple[str, ...] = ()
-    """What the owner has opened to them all the same."""
+    """Additional destinations that the owner has allowed for them."""
 
     @property
     def api(self) -> tuple[str, int] | None:
-        """Where Pods reach the API server."""
+        """The API server's address for Pods."""
         return (API_ADDRESS, API_PORT) if self.server_file else None
 
     def has_proxy(self, *, tenant: bool) -> bool:
@@ -214,7 +214,7 @@ class WaysOut:
         return ((API_ADDRESS, *build_service_names("kubernetes", "default", "default")),)
 
     def build_variables(self, hosts: Sequence[Line], *, tenant: bool = False) -> dict[str, str]:
-        """For pip, curl, git and the like. Upper case only: gRPC reads the lower-case names, and must not."""
+        """For pip, curl, git etc. Upper case only: gRPC reads the lower-case names, and must not."""
         if not self.has_proxy(tenant=tenant):
             return {}
         proxy = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"

@@ -1,11 +1,11 @@
-"""Where Pods live: addresses, names and ports of a gang, leased while it has Pods and rebuilt from Pod directories.
+"""Network resources of Pods: addresses, names and ports of a gang, leased while it has Pods and rebuilt from Pod
+directories.
 
-On the plain level all Pods share the machine's loopback address, and ports for rendezvous are leased per gang. On the
-others each Pod has an address of its own, and the names of all members stand in its hosts file before it starts.
+At the plain level all Pods share the machine's loopback address, and rendezvous ports are leased per gang. At the other
+levels each Pod has its own address, and its hosts file has the names of all members before it starts.
 
-Whoever shares the machine's network, a Pod on the plain level or with `hostNetwork`, reaches the API server at a port
-of loopback that is the Pod's own: its shim relays from there to wherever the server listens at that moment, so a server
-that comes back at another port still hears it.
+A Pod that shares the machine's network, at the plain level or with `hostNetwork`, reaches the API server at its own
+loopback port: its shim relays to wherever the server listens at that moment, so the server may restart on another port.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
 from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
 from trainmaster.node.network.addresses import (
     Addresses,
+    EgressRoutes,
     Line,
-    WaysOut,
     build_hosts,
     build_segment,
     get_gang,
@@ -49,27 +49,27 @@ _PORTS = "ports.json"
 
 
 @dataclass(slots=True)
-class Places:
+class NetworkLeases:
     root: Path
     client: Client
     workloads: Workloads
     level: str = PLAIN
-    ways_out: WaysOut = field(default_factory=WaysOut)
+    egress_routes: EgressRoutes = field(default_factory=EgressRoutes)
     hide: tuple[str, ...] = ()
     services: dict[str, tuple[Line, ...]] = field(default_factory=dict)
-    """By namespace: what Pods there find of its Services (`service_names` keeps it)."""
+    """By namespace: hosts lines of its Services (maintained by `service_names`)."""
     _given: dict[str, tuple[Line, ...]] = field(default_factory=dict)
-    """Which of those lines a Pod has, by uid."""
+    """The lines that a Pod has, by uid."""
     _ports: PortLeases = field(default_factory=PortLeases)
     _api_ports: dict[str, int] = field(default_factory=dict)
-    """By uid of a Pod on the machine's network: the port of its relay to the API server; 0 where it has none."""
+    """By uid of a Pod on the machine's network: the port of its relay to the API server; 0 if it has none."""
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
     _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     _segments: dict[str, str] = field(default_factory=dict)
 
     def restore(self, pod: Pod, found: FoundPod) -> None:
-        """What the Pod's directory says it was given."""
+        """Restores the leases recorded in the Pod's directory."""
         gang, uid = get_gang(pod), pod.uid
         self._members.setdefault(gang, set()).add(uid)
         for asked, leased in self._read_ports(uid).items():
@@ -90,12 +90,12 @@ class Places:
             return Site(directory, self.level, api=self._find_api(uid), variables=variables)
         hosts = await self._build_hosts(pod)
         is_tenants = bool(await self._find_segment(pod))
-        proxied = {**self.ways_out.build_variables(hosts, tenant=is_tenants), **variables}
-        return Site(directory, self.level, address=hosts[0][0], api=self.ways_out.api, variables=proxied)
+        proxied = {**self.egress_routes.build_variables(hosts, tenant=is_tenants), **variables}
+        return Site(directory, self.level, address=hosts[0][0], api=self.egress_routes.api, variables=proxied)
 
     def _find_api(self, uid: str) -> tuple[str, int] | None:
         """On the machine's own network: the Pod's relay."""
-        if not self.ways_out.server_file:
+        if not self.egress_routes.server_file:
             return None
         if uid not in self._api_ports:
             self._api_ports[uid] = choose_free(taken=self._api_ports.values())
@@ -103,9 +103,9 @@ class Places:
         return (LOOPBACK, port) if port else self._find_server()
 
     def _find_server(self) -> tuple[str, int] | None:
-        """Where it listens now: for a Pod whose shim an earlier version started."""
+        """Where it listens now, for a Pod whose shim was started by an earlier version."""
         try:
-            raw = orjson.loads(Path(self.ways_out.server_file).read_bytes())
+            raw = orjson.loads(Path(self.egress_routes.server_file).read_bytes())
         except (OSError, ValueError):
             return None
         found = urllib.parse.urlsplit(read_text(raw, "server"))
@@ -113,7 +113,7 @@ class Places:
 
     def _build_host_relays(self, pod: Pod) -> tuple[Relay, ...]:
         port = self._api_ports.get(pod.uid, 0)
-        return (Relay(LOOPBACK, port, server_file=self.ways_out.server_file),) if port else ()
+        return (Relay(LOOPBACK, port, server_file=self.egress_routes.server_file),) if port else ()
 
     async def build_sandbox(self, pod: Pod, prepared: Prepared) -> SandboxSpec:
         self._write_ports(pod)
@@ -126,7 +126,7 @@ class Places:
         hosts = await self._build_all_hosts(pod)
         self.note_given(pod)
         segment = await self._find_segment(pod)
-        relays = self.ways_out.build_relays(tenant=bool(segment))
+        relays = self.egress_routes.build_relays(tenant=bool(segment))
         return build_sandbox(
             pod,
             prepared,
@@ -139,13 +139,13 @@ class Places:
         )
 
     async def _find_segment(self, pod: Pod) -> str:
-        """Which part of the switch the Pod is on: in a tenant's namespace, one that it has for itself; else ""."""
+        """The Pod's segment of the switch: in a tenant's namespace its own; otherwise ""."""
         gang, name = get_gang(pod), pod.namespace
         if gang not in self._segments:
             try:
                 namespace = await self.client.get(NAMESPACES, name)
             except NotFound:
-                # Whoever it belonged to: it is on its way out, and alone until then.
+                # The namespace is gone: the Pod is terminating, and isolated until then.
                 self._segments[gang] = build_segment(pod)
             else:
                 self._segments[gang] = build_segment(ObjectModel(namespace)) if is_tenant(namespace) else ""
@@ -153,35 +153,36 @@ class Places:
 
     async def _build_all_hosts(self, pod: Pod) -> tuple[Line, ...]:
         own = await self._build_hosts(pod)
-        return (*own, *self.ways_out.build_lines(), *self.services.get(pod.namespace, ()))
+        return (*own, *self.egress_routes.build_lines(), *self.services.get(pod.namespace, ()))
 
     async def build_lines(self, pod: Pod) -> tuple[Line, ...]:
-        """All that stands in the Pod's hosts file, as of now."""
+        """The current content of the Pod's hosts file."""
         return (*await self._build_all_hosts(pod), *build_aliases(pod))
 
     def note_given(self, pod: Pod, *, known: bool = True) -> None:
-        """The Pod has the lines of now; or it is not known which it has."""
+        """Records that the Pod has the current lines, or that its lines are unknown."""
         self._given.pop(pod.uid, None)
         if known:
             self._given[pod.uid] = self.services.get(pod.namespace, ())
 
     def is_current(self, pod: Pod) -> bool:
-        """Whether the Pod is known to have the lines of its namespace's Services."""
+        """Whether the Pod is known to have its namespace's current Service lines."""
         given = self._given.get(pod.uid)
         return given is not None and given == self.services.get(pod.namespace, ())
 
     def _name_group(self, pod: Pod) -> str:
-        """Of this home: another one on the machine may hold a Pod of the same uid (a restored copy, a test)."""
+        """Includes the home: another home on this machine may have a Pod with the same uid (a restored copy, a
+        test)."""
         return f"{name_home(self.root)}-{pod.uid}"
 
     def find_address(self, pod: Pod) -> str:
-        """The Pod's own, as its status says it."""
+        """The Pod's address as shown in its status."""
         if self.level == PLAIN or pod.uses_host_network:
             return LOOPBACK
         return self._addresses.lease(get_gang(pod), build_names(pod)[0].partition(".")[0])
 
     def release(self, pod: Pod) -> None:
-        """With its last Pod the gang gives everything back."""
+        """Releases everything of the gang with its last Pod."""
         gang = get_gang(pod)
         self._given.pop(pod.uid, None)
         self._api_ports.pop(pod.uid, None)
@@ -201,7 +202,7 @@ class Places:
         return build_hosts(self._addresses, pod, self._peers[gang])
 
     async def _list_peers(self, pod: Pod) -> list[tuple[str, str]]:
-        """All members of the gang, also those that do not exist yet; a lone Pod has none."""
+        """All members of the gang, including future ones; a single Pod has none."""
         jobset = await self._find_jobset(pod)
         return [] if jobset is None else list_peer_names(jobset)
 
@@ -229,5 +230,5 @@ class Places:
 
 
 def name_home(root: Path) -> str:
-    """What the names of this home's control groups begin with. `root` holds its Pod directories."""
+    """The prefix of this home's control group names. `root` contains its Pod directories."""
     return hashlib.sha256(os.fspath(root.resolve()).encode()).hexdigest()[:8]

@@ -1,7 +1,7 @@
-"""Ports for rendezvous on a shared network: one per gang, so that two jobs may both ask for 29500.
+"""Leases rendezvous ports on a shared network, one per gang, so that two jobs may both request 29500.
 
-The asked-for port is kept when nobody has it. Leases live in memory and are rebuilt from Pod directories (the agent
-calls `restore`) when the control plane starts again.
+The requested port is used if it is free. Leases are in memory and are rebuilt from Pod directories (`restore`) when the
+control plane restarts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class PortLeases:
         self._by_gang: dict[str, dict[int, int]] = {}
 
     def lease(self, gang: str, asked: int) -> int:
-        """The port that this gang uses where it asked for `asked`; the same for all its Pods."""
+        """The port that this gang uses instead of `asked`; the same for all its Pods."""
         ports = self._by_gang.setdefault(gang, {})
         if asked not in ports:
             ports[asked] = self._choose(gang, asked)
@@ -38,7 +38,7 @@ class PortLeases:
 
 
 def is_free(port: int) -> bool:
-    """Also of connections that ended a moment ago: not every program reuses such a port (XGBoost does not)."""
+    """Also checks for recently closed connections: not every program reuses such a port (XGBoost does not)."""
     with socket.socket() as probe:
         try:
             probe.bind(("", port))
@@ -48,7 +48,7 @@ def is_free(port: int) -> bool:
 
 
 def choose_free(taken: Collection[int]) -> int:
-    """None of those that are promised to somebody who does not listen yet. OSError when there is none."""
+    """Avoids ports that are leased but not listened on yet. Raises OSError if there is none."""
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("", 0))

@@ -1,9 +1,9 @@
-"""Names of Services inside Pods: keeps the lines in /etc/hosts of all running Pods as Services and Pods come and go.
+"""Names of Services inside Pods: updates /etc/hosts of running Pods when Services and Pods change.
 
-The agent tells of Pods; Services are watched here. A Service resolves to the addresses of those of its Pods that are
-ready (all that run, if it publishes them), as seen from the Pods of its namespace. The headless Services of JobSets are
-left out: their members know each other from the start (`network.build_hosts`), and nobody else's file has to change
-for every job that comes and goes. What a Pod was given may be old after a crash, so an adopted Pod is written to once.
+The agent reports Pods; Services are watched here. A Service resolves to the addresses of its ready Pods (of all running
+ones if it publishes those), for Pods of its namespace. Headless Services of JobSets are left out: their members know
+each other from the start (`addresses.build_hosts`), and other files need not change for every job. After a crash a
+Pod's file may be outdated, so it is written once when the Pod is adopted.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from trainmaster.client.follow import follow
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
 from trainmaster.node.network.addresses import Line, build_service_lines
-from trainmaster.node.network.leases import Places
+from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.shim.protocol import PLAIN
 from trainmaster.shim.sandbox.etc import rewrite_hosts
 
 log = logging.getLogger(__name__)
 
 _PAUSE = 0.02
-"""Seconds in which changes gather: a Service whose Pods become ready together is written once."""
+"""Seconds in which changes are collected, so that Pods that become ready together cause one write."""
 
 
 @dataclass(slots=True)
 class ServiceNames:
     client: Client
     clock: Clock
-    places: Places
+    places: NetworkLeases
     list_pods: Callable[[], Iterable[Pod]]
-    """Of this node, as the API has them."""
+    """The Pods of this node in the API."""
     _services: dict[tuple[str, str], Object] = field(default_factory=dict)
     _changed: set[str] = field(default_factory=set)
-    """Namespaces whose lines may be others now."""
+    """Namespaces whose lines may have changed."""
     _unsure: dict[str, Pod] = field(default_factory=dict)
-    """By uid: Pods that may have been given other lines than their namespace has now."""
+    """By uid: Pods that may have other lines than their namespace has now."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def load(self) -> None:
-        """Before the first Pod is started: so that it finds what is there."""
+        """Called before the first Pod is started, so that it finds existing Services."""
         await self._take_all((await self.client.list(SERVICES, "", ListOptions())).items)
 
     async def follow(self) -> None:
@@ -75,17 +75,17 @@ class ServiceNames:
             self._news.set()
 
     def note(self, pod: Pod) -> None:
-        """The Pod came, changed or went."""
+        """The Pod was created, changed or deleted."""
         namespace, labels = pod.namespace, pod.labels
         for (where, _), service in self._services.items():
-            # A selector that no longer matches is seen by the key alone.
+            # A selector that no longer matches is recognized by its keys.
             if where == namespace and any(key in labels for key in service["spec"]["selector"]):
                 self._changed.add(namespace)
                 self._news.set()
                 return
 
     def check(self, pod: Pod) -> None:
-        """The Pod has started, or was found running: it may have been given what was true a moment ago."""
+        """The Pod has started or was adopted: its lines may be slightly outdated."""
         if self.places.level != PLAIN and not pod.uses_host_network and not self.places.is_current(pod):
             self._unsure[pod.uid] = pod
             self._news.set()
@@ -98,7 +98,7 @@ class ServiceNames:
             try:
                 await self.refresh()
             except (StatusError, OSError) as error:
-                # Whatever changes next tries again, and so does the next start of the node.
+                # Retried at the next change, and when the node restarts.
                 log.warning("names of services not written", extra={"error": str(error)})
 
     async def refresh(self) -> None:
@@ -131,7 +131,7 @@ class ServiceNames:
         try:
             rewrite_hosts(str(self.places.root / pod.uid), lines)
         except FileNotFoundError:
-            # Over, or about to begin, with lines of a moment ago perhaps: then it is looked at again.
+            # It has ended, or is about to start, possibly with outdated lines: check it again.
             self.places.note_given(pod, known=False)
 
 
@@ -145,7 +145,7 @@ def _is_published(service: Object, pod: Pod) -> bool:
 
 
 def _has_no_hosts(pod: Pod) -> bool:
-    """Nobody reads it any more, or it has no hosts file of ours."""
+    """It has ended, or has no hosts file of ours."""
     return pod.is_over or pod.uses_host_network
 
 

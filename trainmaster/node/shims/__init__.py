@@ -1,1 +1,1 @@
-"""The control plane's side of shims: started, found again, spoken to."""
+"""The control plane's side of shims: starting, adopting and communicating with them."""

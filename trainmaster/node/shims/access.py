@@ -1,6 +1,6 @@
-"""Into a running Pod, through its shim: a program in one of its containers, a connection inside its network.
+"""Access to a running Pod through its shim: a program in a container, a connection inside its network.
 
-What probes and hooks use. `PodAccess` is a protocol so that they can be tested without processes.
+Used by probes and hooks. `PodAccess` is a protocol so that they can be tested without processes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from trainmaster.node.shims.supervisor import Supervisor
 from trainmaster.shim.wire import Message
 
 KEPT = 1024
-"""Bytes of output that are kept, for the event's text."""
+"""Bytes of output that are kept for the event's message."""
 _PIECE = 65536
 
 
 class AccessError(Exception):
-    """The Pod cannot be reached, or refuses; the text is for people."""
+    """The Pod cannot be reached or refuses; the text is for people."""
 
 
 class PodAccess(Protocol):
@@ -77,11 +77,11 @@ class ShimAccess:
         try:
             await self._supervisor.request(uid, "signal", exec_id=session, signal=int(signal.SIGKILL))
         except ShimError:
-            return  # the Pod went first
+            return  # the Pod is gone already
 
 
 class _Output:
-    """A pipe that is always drained, so that a talkative program does not wait for us."""
+    """A pipe that is always drained, so that a program with much output does not block."""
 
     def __init__(self) -> None:
         self._reader, self.writer = os.pipe2(os.O_CLOEXEC)

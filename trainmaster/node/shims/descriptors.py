@@ -1,7 +1,7 @@
-"""Reading and writing pipes and terminals from the event loop, one piece at a time.
+"""Reads and writes pipes and terminals from the event loop, one piece at a time.
 
-Nothing is read before somebody asks, and writing waits until the kernel takes it: so a slow side holds back the other,
-and nothing collects in between. asyncio's own pipe transports read ahead and treat a terminal's end as an error.
+Nothing is read until requested, and writing waits until the kernel accepts it, so a slow side holds back the other and
+nothing accumulates. asyncio's own pipe transports read ahead and treat the end of a terminal as an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FdReader:
         self._given_up = False
 
     async def read(self) -> bytes:
-        """b"" at the end, which for a terminal is that nobody holds its other side."""
+        """b"" at the end, which for a terminal means that nobody has its other side open."""
         while self._fd >= 0:
             try:
                 return os.read(self._fd, PIECE)
@@ -54,8 +54,9 @@ class FdReader:
             if self._fd >= 0:
                 self._loop.remove_reader(self._fd)
 
-    def hurry(self, seconds: float) -> None:
-        """The writer has ended: when nothing comes for so long, what still holds the other side is not waited for."""
+    def end_after_idle(self, seconds: float) -> None:
+        """The writer has exited: stop when nothing arrives for this long, even if descendants keep the other side
+        open."""
         self._patience = seconds
         self._set_timer()
 
@@ -87,7 +88,7 @@ class FdWriter:
         self._waiter: asyncio.Future[None] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Returns when all of it was taken; what nobody will read is dropped."""
+        """Returns when everything was accepted; data that nobody will read is dropped."""
         rest = memoryview(data)
         while rest and self._fd >= 0:
             try:

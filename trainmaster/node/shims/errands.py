@@ -1,8 +1,8 @@
-"""Programs of ours that run in the place of a Pod, before it does: in a sandbox like its own, and with its rights.
+"""Runs helper programs ("errands") on behalf of a Pod before it starts: in a sandbox like its own, with its rights.
 
-An errand is a Pod without an object: a shim runs it, as the Pod's user, with the Pod's limits (or moderate ones where
-it has none), on the network of its namespace, and with nothing of its volumes. It does not outlive the agent: what a
-crash left behind is swept away with other strays before Pods are looked at.
+An errand is a Pod without an object: a shim runs it as the Pod's user, with the Pod's limits (or moderate ones if it
+has none), on the network of its namespace, and without its volumes. It does not outlive the agent: leftovers of a crash
+are removed with other strays before Pods are handled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import LaunchError, Prepared, Site, get_container
 from trainmaster.node.launch.limits import build_pod_limits
 from trainmaster.node.launch.security import decide_privileges
-from trainmaster.node.network.leases import Places
+from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.node.shims.link import ShimError
 from trainmaster.node.shims.supervisor import AttemptEnded, Lost, ShimEvent, Supervisor, SupervisorError
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, ResourceLimits, SandboxSpec
@@ -28,20 +28,20 @@ _PIDS = 512
 
 
 class ErrandRunner:
-    """`images.contract.Errands`."""
+    """Implements `images.contract.Errands`."""
 
-    def __init__(self, supervisor: Supervisor, places: Places, server_uid: int) -> None:
+    def __init__(self, supervisor: Supervisor, places: NetworkLeases, server_uid: int) -> None:
         self._supervisor = supervisor
         self._places = places
         self._server_uid = server_uid
         self._running: dict[str, asyncio.Future[Exited]] = {}
 
     def list_uids(self) -> set[str]:
-        """Of the directories that belong to no Pod and are in use."""
+        """Uids of directories in use that belong to no Pod."""
         return set(self._running)
 
     def take(self, event: ShimEvent) -> bool:
-        """Whether it was about an errand."""
+        """Returns whether the event was about an errand."""
         done = self._running.get(event.uid)
         if done is not None and not done.done():
             if isinstance(event, AttemptEnded):
@@ -51,7 +51,7 @@ class ErrandRunner:
         return done is not None
 
     async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport:
-        """ImageError when it cannot be run, or must be ended."""
+        """Raises ImageError if it cannot be run or must be stopped."""
         uid = errand.name
         helper = _build_helper(pod, uid)
         self._running[uid] = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class ErrandRunner:
         raise ImageError(f"it took longer than {errand.seconds:.0f} s")
 
     async def _clear(self, uid: str) -> None:
-        """Everything of it is dead, and its directory gone."""
+        """Kills it and removes its directory."""
         await self._supervisor.close(uid)
         await self._supervisor.remove(uid)
 
@@ -112,7 +112,7 @@ class ErrandRunner:
 
 
 def _build_helper(pod: Pod, uid: str) -> Pod:
-    """In the Pod's namespace, and known to nobody."""
+    """In the Pod's namespace, but not in the API."""
     meta = {"uid": uid, "name": uid, "namespace": pod.namespace}
     return Pod({"metadata": meta, "spec": {"containers": [{"name": _CONTAINER}]}})
 
@@ -123,6 +123,6 @@ def _fit(sandbox: SandboxSpec, errand: Errand, limits: ResourceLimits) -> Sandbo
 
 
 def decide_limits(pod: Pod) -> ResourceLimits:
-    """What the Pod has been given while its containers do not run; never without any."""
+    """The Pod's own limits, since its containers do not run yet; never unlimited."""
     found = build_pod_limits(pod)
     return replace(found, memory=found.memory or _MEMORY, pids=found.pids or _PIDS)

@@ -1,7 +1,7 @@
-"""What a Pod directory says about its containers: read after a restart, and whenever a shim's word was missed.
+"""Reads the state of containers from a Pod directory: after a restart, and when an event of a shim was missed.
 
-The files are the truth (`trainmaster/shim/protocol.py`); whether the shim lives is asked from the kernel. Reading is
-cheap, because a thousand Pods are read before the control plane is ready.
+The files are authoritative (`trainmaster/shim/protocol.py`); the kernel knows whether the shim is alive. Reading is
+fast, because a thousand Pods are read before the control plane is ready.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Kind = TypeVar("_Kind", SandboxSpec, ProcessIdentity, Started, Exited)
 
 @dataclass(frozen=True, slots=True)
 class FoundAttempt:
-    """One attempt of one container. Only intended: neither started nor exited."""
+    """One attempt of a container. If only its spec exists, it has neither started nor exited."""
 
     container: str
     number: int
@@ -36,13 +36,13 @@ class FoundAttempt:
 
     @property
     def unfinished(self) -> bool:
-        """Begun, and its end is not on disk: it runs, or nobody will ever know."""
+        """It has started, and its exit is not on disk: it runs, or its exit will never be known."""
         return self.started is not None and self.exited is None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPod:
-    """`alive`: the shim answers, and the unfinished attempts run. Otherwise they are lost."""
+    """`alive`: the shim responds, and the unfinished attempts run. Otherwise they are lost."""
 
     uid: str
     alive: bool
@@ -60,7 +60,7 @@ class FoundPod:
 
 
 def read_found(paths: Paths, *, alive: bool) -> FoundPod:
-    """An empty directory, or none, is a Pod that was never begun."""
+    """An empty or missing directory is a Pod that was never started."""
     who = _read(ProcessIdentity, paths.identity)
     kinds: dict[tuple[str, int], set[str]] = {}
     for name in _list(f"{paths.directory}/run"):
@@ -75,13 +75,13 @@ def read_found(paths: Paths, *, alive: bool) -> FoundPod:
 def _read_attempt(paths: Paths, container: str, number: int, kinds: set[str]) -> FoundAttempt:
     started = _read(Started, paths.started(container, number)) if "started" in kinds else None
     if started is None and "started" in kinds:
-        started = Started(0, 0.0)  # its mark was made, and the machine died before there was anything in it
+        started = Started(0, 0.0)  # its marker was created, and the machine died before it was written
     exited = _read(Exited, paths.exited(container, number)) if "exit" in kinds else None
     return FoundAttempt(container, number, started, exited)
 
 
 def is_locked(paths: Paths) -> bool:
-    """Whether some process holds the Pod's lock. Asks without taking it, so that nobody is refused meanwhile."""
+    """Whether a process holds the Pod's lock. Checks without taking the lock, so that nobody is refused meanwhile."""
     try:
         handle = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _list(folder: str) -> list[str]:
 
 
 def _read(kind: type[_Kind], path: str) -> _Kind | None:
-    """None: there is none, or the machine died before its content was on disk."""
+    """None if it does not exist, or the machine died before its content was on disk."""
     try:
         with open(path, "rb") as file:
             return decode(kind, file.read())

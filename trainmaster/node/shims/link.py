@@ -1,4 +1,4 @@
-"""One connection to one shim: requests with answers, and what the shim says unasked. Used by the supervisor only."""
+"""A connection to one shim: requests with answers, and events. Used by the supervisor only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answer = tuple[Message, list[int]]
 
 
 class ShimError(Exception):
-    """The shim refuses; `kind` is the name of its reason."""
+    """The shim refused the request; `kind` is the name of the reason."""
 
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)
@@ -25,7 +25,7 @@ class ShimError(Exception):
 
 
 class ShimGone(ShimError):
-    """There is no shim at the other end any more."""
+    """The shim does not exist any more."""
 
 
 class ShimLink:
@@ -43,7 +43,7 @@ class ShimLink:
         self._loop.add_reader(link.fileno(), self._read)
 
     def close(self) -> None:
-        """The shim lives on; whoever still waits for an answer is told that there will be none."""
+        """The shim keeps running; pending requests fail."""
         if self._link.fileno() < 0:
             return
         self._loop.remove_reader(self._link.fileno())
@@ -54,11 +54,11 @@ class ShimLink:
         for answer in futures:
             if not answer.done():
                 answer.set_exception(ShimGone("the shim has gone"))
-                answer.exception()  # nobody may be waiting for it any more
+                answer.exception()  # marks it as retrieved, because nobody may be waiting any more
         self._waiting.clear()
 
     async def request(self, op: str, fields: Message | None = None, fds: Sequence[int] = ()) -> Answer:
-        """The answer and its descriptors, which the caller closes. ShimError when it refuses or is gone."""
+        """The answer and its descriptors, which the caller closes. Raises ShimError if it refuses or is gone."""
         if self._link.fileno() < 0:
             raise ShimGone("the shim has gone")
         self._last += 1
@@ -78,7 +78,7 @@ class ShimLink:
             self._waiting.pop(number, None)
 
     def get_exit(self, session: int) -> asyncio.Future[int]:
-        """Exit code of a program that was started by `exec`; it is told once."""
+        """The exit code of a program started by `exec`; it is reported once."""
         exit = self._exits.get(session)
         if exit is None:
             exit = self._exits[session] = self._loop.create_future()
@@ -117,7 +117,7 @@ class ShimLink:
         wire.close_all(fds)
 
     def _note_exit(self, session: int, code: int) -> None:
-        """Kept for whoever asked: the exit may be told before the asker has looked at the answer to `exec`."""
+        """Kept for the caller: the exit may be reported before the answer to `exec` was processed."""
         exit = self._exits.pop(session, None)
         if exit is None:
             exit = self._exits[session] = self._loop.create_future()

@@ -1,9 +1,9 @@
 """The control plane's side of shims: creates, adopts, signals and closes the processes of Pods.
 
-Used by the agent. Everything that matters is on disk before it is told here, so a supervisor can be killed at any
-moment and the next one finds the same Pods (`adopt`). What happens is handed to one callback as `Began`, `AttemptEnded`
-and `Lost`; the same thing may be told twice (from disk and by the shim), never not at all. Leaving the supervisor
-leaves the Pods running.
+Used by the agent. Everything that matters is on disk before it is reported here, so a supervisor can be killed at any
+time and the next one finds the same Pods (`adopt`). Events are passed to one callback as `Began`, `AttemptEnded` and
+`Lost`, at least once each: the same event may be reported twice (from disk and by the shim). When the supervisor stops,
+the Pods keep running.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The shim died: nothing of the Pod runs any more, and how its containers ended is not known."""
+    """The shim died: nothing of the Pod runs any more, and how its containers ended is unknown."""
 
     uid: str
 
@@ -79,7 +79,7 @@ ShimEvent: TypeAlias = Began | AttemptEnded | Lost
 
 
 class SupervisorError(Exception):
-    """The machine refuses; the text is one sentence for the Pod's event."""
+    """An error of the machine; the text is one sentence for the Pod's event."""
 
 
 class Supervisor:
@@ -95,7 +95,7 @@ class Supervisor:
     async def __aenter__(self) -> Supervisor:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         await self._scope.__aenter__()
-        # Ready before the first Pod is; without one it is tried again then, and the Pod gets the error.
+        # Started before the first Pod needs it; if this fails it is retried then, and the Pod gets the error.
         self._scope.spawn_guarded(self._warm_up(), name="supervisor.zygote")
         return self
 
@@ -118,18 +118,18 @@ class Supervisor:
         return Paths(str(self._root / uid))
 
     def list_uids(self) -> list[str]:
-        """Of all Pod directories there are."""
+        """Of all existing Pod directories."""
         return [entry.name for entry in os.scandir(self._root) if entry.is_dir() and not entry.name.startswith(".")]
 
     # Begin
 
     async def create(
-        self, uid: str, pod: SandboxSpec, first: Sequence[ContainerSpec], wish: WarmZygote | None = None
+        self, uid: str, pod: SandboxSpec, first: Sequence[ContainerSpec], warm_zygote: WarmZygote | None = None
     ) -> None:
-        """Writes the intent, then starts the shim with these containers; returns when the sandbox stands.
+        """Writes the spec, then starts the shim with these containers; returns when the sandbox is built.
 
-        The Pod must be durable in the API before. May be called again after a crash: nothing is started twice.
-        With a `wish` the shim comes from that warm zygote, if it is there; else one is made for the next Pod.
+        The Pod must be durable in the API before. May be called again after a crash: nothing is started twice. The shim
+        is forked from `warm_zygote` if that is ready; otherwise the zygote is started for the next Pod.
         """
         paths = self.get_paths(uid)
         try:
@@ -137,7 +137,7 @@ class Supervisor:
             for spec in first:
                 write_whole(paths.spec(spec.name, spec.attempt), encode(spec))
             write_whole(paths.pod, encode(pod))
-            await self._launch(uid, paths, [[spec.name, spec.attempt] for spec in first], wish)
+            await self._launch(uid, paths, [[spec.name, spec.attempt] for spec in first], warm_zygote)
         except TimeoutError:
             raise SupervisorError(f"the shim was not ready within {_LAUNCH_LIMIT:.0f} s") from None
         except OSError as error:
@@ -145,18 +145,18 @@ class Supervisor:
         except (ZygoteError, ShimError) as error:
             raise SupervisorError(str(error)) from error
 
-    async def ensure_warm(self, wish: WarmZygote) -> None:
-        """Returns when it is there, or cannot be had."""
-        if self._zygotes.needs_warm(wish):
-            await self._zygotes.start_warm(wish)
+    async def ensure_warm(self, warm_zygote: WarmZygote) -> None:
+        """Returns when it is ready or has failed."""
+        if self._zygotes.needs_warm(warm_zygote):
+            await self._zygotes.start_warm(warm_zygote)
 
-    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], wish: WarmZygote | None) -> None:
+    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], warm_zygote: WarmZygote | None) -> None:
         for number in range(_TRIES):
             if number and uid not in self._links and read_found(paths, alive=False).list_lost():
-                # It died after it had begun them: another shim would never begin them again, nor know their end.
+                # It died after it had started them: another shim would not start them again, nor know their exit.
                 await self._settle_loss(uid)
                 return
-            if uid not in self._links and not await self._ask_zygote(uid, paths, starts, wish):
+            if uid not in self._links and not await self._ask_zygote(uid, paths, starts, warm_zygote):
                 continue
             if uid in self._links:
                 return
@@ -166,15 +166,17 @@ class Supervisor:
                 return
         raise SupervisorError("the shim died while the Pod was started")
 
-    async def _ask_zygote(self, uid: str, paths: Paths, starts: list[list[Any]], wish: WarmZygote | None) -> bool:
-        """Whether the Pod has a living shim now, ours or an earlier one. False: it died, and it is worth a new try."""
+    async def _ask_zygote(
+        self, uid: str, paths: Paths, starts: list[list[Any]], warm_zygote: WarmZygote | None
+    ) -> bool:
+        """Whether the Pod has a running shim now, ours or an earlier one. False: it died, and a retry makes sense."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             ours.setblocking(False)
             message = {"op": "pod", "dir": paths.directory, "start": starts}
-            if wish is not None and self._zygotes.needs_warm(wish):
-                self._scope.spawn_guarded(self.ensure_warm(wish), name="supervisor.warm")
-            if wish is None or not self._zygotes.send_warm(wish, message, theirs.fileno()):
+            if warm_zygote is not None and self._zygotes.needs_warm(warm_zygote):
+                self._scope.spawn_guarded(self.ensure_warm(warm_zygote), name="supervisor.warm")
+            if warm_zygote is None or not self._zygotes.send_warm(warm_zygote, message, theirs.fileno()):
                 await self._zygotes.send(message, theirs.fileno())
         except BaseException:
             ours.close()
@@ -216,7 +218,7 @@ class Supervisor:
         raise ShimError(str(message.get("error")), str(message.get("kind")))
 
     async def start(self, uid: str, spec: ContainerSpec) -> None:
-        """Another container, or another attempt, of a Pod that has a shim. ShimGone when it has none."""
+        """Starts another container or attempt of a Pod that has a shim. Raises ShimGone if it has none."""
         paths = self.get_paths(uid)
         if any(mount.sub_path for mount in spec.mounts) and not _knows_sub_paths(paths):
             raise SupervisorError(
@@ -242,29 +244,29 @@ class Supervisor:
         return uid in self._links
 
     async def request(self, uid: str, op: str, fds: Sequence[int] = (), **fields: Any) -> Answer:
-        """Any operation of the shim. ShimGone when the Pod has none, ShimError when it refuses."""
+        """Any operation of the shim. Raises ShimGone if the Pod has none, ShimError if it refuses."""
         link = self._links.get(uid)
         if link is None:
             raise ShimGone("the Pod has no shim")
         return await link.request(op, fields, fds)
 
     async def signal(self, uid: str, container: str, number: int) -> None:
-        """To the container's main process and its group. What has ended needs no signal."""
+        """Signals the container's main process and its group, if it is running."""
         await self._tell(uid, "signal", container=container, signal=number)
 
     async def kill(self, uid: str, container: str) -> None:
-        """SIGKILL to everything of the container."""
+        """Sends SIGKILL to all processes of the container."""
         await self._tell(uid, "kill", container=container)
 
     async def pause(self, uid: str, seconds: float) -> None:
-        """Freezes everything of the Pod for so long, where that can be done; ShimError where the shim is too old."""
+        """Freezes the Pod for a time, if supported. Raises ShimError if the shim is too old."""
         await self._tell(uid, "pause", seconds=seconds)
 
     async def _tell(self, uid: str, op: str, **fields: Any) -> None:
         try:
             await self.request(uid, op, **fields)
         except ShimGone:
-            return  # with the shim the container is gone too, and that is told as Lost
+            return  # the container is gone with the shim, which is reported as Lost
 
     def get_exec_exit(self, uid: str, session: int) -> asyncio.Future[int]:
         link = self._links.get(uid)
@@ -275,7 +277,7 @@ class Supervisor:
     # Adoption
 
     async def adopt(self, uid: str) -> FoundPod:
-        """What the directory and the living shim say. From now on its events are told."""
+        """The state from the directory and the running shim. From now on its events are reported."""
         paths = self.get_paths(uid)
         alive = uid in self._links or await self._connect(uid, paths)
         found = read_found(paths, alive=alive)
@@ -284,14 +286,14 @@ class Supervisor:
         return found
 
     async def _connect(self, uid: str, paths: Paths) -> bool:
-        """False: the Pod has no living shim."""
+        """False if the Pod has no running shim."""
         while True:
             try:
                 link = wire.connect_in(paths.directory, os.path.basename(paths.socket))
             except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError, BlockingIOError) as error:
                 if not isinstance(error, BlockingIOError) and not is_locked(paths):
                     return False
-                # It has the lock and does not listen yet: it is building its sandbox, or about to end.
+                # It holds the lock but does not listen yet: it is building its sandbox, or about to exit.
                 await asyncio.sleep(0.005)
                 continue
 
@@ -317,12 +319,12 @@ class Supervisor:
             self._notify(AttemptEnded(uid, container, attempt, Exited(128, 0.0, error=str(message["error"]))))
 
     def _note_gone(self, uid: str) -> None:
-        """The connection broke and nobody asked for it."""
+        """The connection broke unexpectedly."""
         if self._links.pop(uid, None) is not None:
             self._scope.spawn_guarded(self._settle_loss(uid), name="supervisor.loss")
 
     async def _settle_loss(self, uid: str) -> None:
-        """Either the shim dropped us, because we were slow: it is asked again. Or it is dead, and so is the Pod."""
+        """Either the shim disconnected us because we were too slow: reconnect. Or it is dead, and so is the Pod."""
         found = await self.adopt(uid)
         for attempt in found.attempts:
             if attempt.started is not None and not attempt.unfinished:
@@ -335,14 +337,14 @@ class Supervisor:
             self._notify(Lost(uid))
 
     async def _kill_leftovers(self, uid: str) -> None:
-        """What Pods of dead shims left behind, in one look at all processes for many Pods."""
+        """Kills processes that Pods of dead shims left behind, in one scan of all processes for many Pods."""
         self._fallen.add(uid)
         while uid in self._fallen:
             if self._sweep is None or self._sweep.done():
-                self._sweep = self._scope.spawn(self._sweep_fallen(), name="supervisor.sweep")
+                self._sweep = self._scope.spawn(self._sweep_lost(), name="supervisor.sweep")
             await asyncio.shield(self._sweep)
 
-    async def _sweep_fallen(self) -> None:
+    async def _sweep_lost(self) -> None:
         uids = set(self._fallen)
         await asyncio.to_thread(_clear_away, uids, [self.get_paths(uid) for uid in uids])
         self._fallen -= uids
@@ -350,7 +352,7 @@ class Supervisor:
     # The end
 
     async def close(self, uid: str) -> None:
-        """Everything of the Pod is killed and the shim is gone; logs and records stay, and can be removed."""
+        """Kills everything of the Pod and its shim; logs and records stay and can be removed."""
         paths = self.get_paths(uid)
         if uid not in self._links:
             await self._connect(uid, paths)
@@ -370,7 +372,7 @@ class Supervisor:
         await self._seal(uid, paths)
 
     async def _force(self, uid: str, paths: Paths) -> None:
-        """A shim that does not answer: the kernel takes the Pod with it, or the sweep does."""
+        """For a shim that does not respond: the kernel kills the Pod with it, or the sweep does."""
         who = _read_identity(paths)
         log.warning("shim killed", extra={"action": "node.shim_killed", "uid": uid})
         if who is not None and is_alive(who):
@@ -378,7 +380,7 @@ class Supervisor:
         await self._kill_leftovers(uid)
 
     async def _seal(self, uid: str, paths: Paths) -> None:
-        """A shim that is still on its way from the zygote must not find a Pod any more."""
+        """Prevents a shim that the zygote is still starting from finding the Pod."""
         try:
             lock = take_lock(paths)
         except FileNotFoundError:
@@ -397,7 +399,7 @@ class Supervisor:
             os.close(lock)
 
     async def remove(self, uid: str) -> None:
-        """The directory of a closed Pod, with its logs."""
+        """Removes the directory of a closed Pod, with its logs."""
         directory = self.get_paths(uid).directory
         if not await asyncio.to_thread(remove_tree, directory):
             log.warning("directory not removed", extra={"action": "node.directory_left", "directory": directory})
@@ -413,7 +415,7 @@ def _clear_away(uids: set[str], pods: list[Paths]) -> None:
     for paths in pods:
         try:
             clean_up(paths)
-        except OSError as error:  # the zygote cleans up too, and whoever closes the Pod tries again
+        except OSError as error:  # the zygote cleans up too, and closing the Pod retries
             log.warning("groups not removed", extra={"action": "node.groups_left", "error": str(error)})
 
 

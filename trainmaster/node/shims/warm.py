@@ -1,8 +1,8 @@
-"""Which Pods may begin warm, and with what: setting, annotation, environment, command. See docs/warm-start.md.
+"""Decides which Pods may start warm, and from which zygote: setting, annotation, environment, command.
 
-Here only what can be told from outside is decided (`decide_warm`, which looks at the environment's directories);
-whether a program really begins warm is decided at the last moment inside its sandbox (`trainmaster/shim/warm.py`). A
-warm zygote is shared by the Pods of one namespace only: all that it forks have the same address layout and hash seed.
+See docs/warm-start.md. `decide_warm` decides only what can be determined from outside (it looks at the environment's
+directories); the final decision is made inside the sandbox (`trainmaster/shim/warm.py`). A warm zygote is shared only
+by Pods of one namespace, because all its forks have the same address layout and hash seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainmaster.node.images.contract import Environment
 from trainmaster.shim.protocol import FULL, ContainerSpec
 
 IMPORTS = ("numpy", "torch", "torch.distributed", "torch._dynamo", "torch.distributed.run")
-"""What takes long in a training program. Only imports that are known to start no thread and open nothing."""
+"""The slow imports of training programs. Only imports that are known to start no threads and open nothing."""
 _MARK = "torch"
 """An environment with this package is known to be safe."""
 
@@ -34,11 +34,11 @@ class WarmSettings:
 
 @dataclass(frozen=True, slots=True)
 class WarmZygote:
-    """A warm zygote that a Pod could come from."""
+    """A warm zygote that a Pod can be forked from."""
 
     key: str
     prefix: str
-    """Of the layer whose interpreter it runs."""
+    """The layer whose interpreter it runs."""
     imports: tuple[str, ...]
     label: str
 
@@ -49,17 +49,17 @@ OFF = WarmSettings()
 def decide_warm(
     pod: Pod, spec: ContainerSpec, image: Environment, settings: WarmSettings, level: str = FULL
 ) -> WarmZygote | None:
-    """None: the container is executed, as ever."""
+    """None if the container is executed normally."""
     if not is_wanted(pod, settings) or not image.layer:
         return None
     if image.made:
-        return None  # the zygote would import with the server's rights what was written with the Pod's
+        return None  # the zygote would import, with the server's rights, what was written with the Pod's
     if spec.run_as_user not in (None, os.geteuid()) or spec.run_as_group is not None:
         return None  # the zygote imports as the server's user
     if os.path.dirname(spec.argv[0]) not in image.programs:
         return None
     if spec.limits.memory and level != FULL:
-        return None  # memory is watched there, and pages shared with the zygote would count
+        return None  # pages shared with the zygote would count towards its memory limit
     if settings.mark and not _has(image, settings.mark):
         return None
     imports = tuple(name for name in settings.imports if not settings.mark or _has(image, name.partition(".")[0]))
@@ -70,7 +70,7 @@ def decide_warm(
 
 
 def is_wanted(pod: Pod, settings: WarmSettings) -> bool:
-    """The Pod's own word goes over the setting; one that is neither true nor false says nothing."""
+    """The Pod's annotation overrides the setting; a value other than true or false is ignored."""
     asked = pod.annotations.get(WARM)
     return asked == "true" if asked in ("true", "false") else settings.mode == "auto"
 

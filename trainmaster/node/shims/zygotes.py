@@ -1,8 +1,8 @@
-"""The zygote of a home: found or started, and replaced when it has died or runs other code than ours.
+"""Finds or starts the zygote of a home, and replaces it when it has died or runs other code than ours.
 
 The zygote is started with `posix_spawn` (the control plane never forks), isolated from the environment's Python path,
-and detaches itself. Which code it runs is told by a fingerprint of the shim's sources: after an upgrade the old zygote
-is told to retire, its shims go on, and new Pods come from a new one.
+and detaches itself. A fingerprint of the shim's sources identifies its code: after an upgrade the old zygote is told to
+retire, its shims keep running, and new Pods are forked from a new one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _START_LIMIT = 30.0
 _WARM_LIMIT = 180.0
 _MOST_WARM = 4
-"""Warm zygotes at one time: each has the memory of its imports."""
+"""Maximum number of warm zygotes: each holds the memory of its imports."""
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from trainmaster.shim.zygote import main; sys.exit(main(sys.argv[1:]))"
@@ -35,7 +35,7 @@ _PACKAGE = str(Path(PACKAGE).resolve().parent)
 
 
 class ZygoteError(Exception):
-    """No zygote can be had; the text says why."""
+    """No zygote is available; the text says why."""
 
 
 class Zygotes:
@@ -45,67 +45,73 @@ class Zygotes:
         self._link: socket.socket | None = None
         self._turn = asyncio.Lock()
         self._warm: dict[str, socket.socket | None] = {}
-        """Warm zygotes by key, the one used last at the end; None: it is on its way, or cannot be had."""
+        """Warm zygotes by key, the most recently used last; None: it is starting, or failed."""
 
     def close(self) -> None:
-        """Lets go of the zygote, which lives on while it has shims."""
+        """Disconnects from the zygote, which lives on while it has shims."""
         if self._link is not None:
             asyncio.get_running_loop().remove_reader(self._link.fileno())
             self._link.close()
             self._link = None
-        # They live in the namespaces of that zygote; those of the next one may be others.
+        # They are in the namespaces of that zygote; the next one may have others.
         for key in tuple(self._warm):
             self._drop_warm(key)
 
-    # Warm ones
+    # Warm zygotes
 
-    def needs_warm(self, wish: WarmZygote) -> bool:
-        return wish.key not in self._warm
+    def needs_warm(self, warm_zygote: WarmZygote) -> bool:
+        return warm_zygote.key not in self._warm
 
-    def send_warm(self, wish: WarmZygote, message: wire.Message, fd: int) -> bool:
-        """False: there is none yet, or it has gone; the Pod comes from the ordinary one."""
-        link = self._warm.get(wish.key)
+    def send_warm(self, warm_zygote: WarmZygote, message: wire.Message, fd: int) -> bool:
+        """False if there is none yet, or it is gone; the Pod is then forked from the ordinary one."""
+        link = self._warm.get(warm_zygote.key)
         if link is None:
             return False
         try:
             wire.send(link, message, [fd])
         except OSError:
-            self._drop_warm(wish.key)
+            self._drop_warm(warm_zygote.key)
             return False
-        self._warm[wish.key] = self._warm.pop(wish.key)
+        self._warm[warm_zygote.key] = self._warm.pop(warm_zygote.key)
         return True
 
-    async def start_warm(self, wish: WarmZygote) -> None:
-        """Finds or starts it; takes as long as its imports. What goes wrong is logged, and not tried again."""
-        self._warm[wish.key] = None
+    async def start_warm(self, warm_zygote: WarmZygote) -> None:
+        """Finds or starts it; takes as long as its imports. Errors are logged, and it is not retried."""
+        self._warm[warm_zygote.key] = None
         base = await self.connect()
         try:
-            link = await self._get_or_start_warm(wish)
+            link = await self._get_or_start_warm(warm_zygote)
         except (ZygoteError, OSError, wire.WireError) as error:
-            log.warning("no warm start", extra={"action": "node.no_warm", "label": wish.label, "error": str(error)})
+            log.warning(
+                "no warm start", extra={"action": "node.no_warm", "label": warm_zygote.label, "error": str(error)}
+            )
             return
         if self._link is not base:
             link.close()
-            self._warm.pop(wish.key, None)
+            self._warm.pop(warm_zygote.key, None)
             return
-        self._warm[wish.key] = link
-        asyncio.get_running_loop().add_reader(link.fileno(), self._drop_warm, wish.key)
+        self._warm[warm_zygote.key] = link
+        asyncio.get_running_loop().add_reader(link.fileno(), self._drop_warm, warm_zygote.key)
         while len(self._warm) > _MOST_WARM:
             self._drop_warm(next(iter(self._warm)))
 
-    async def _get_or_start_warm(self, wish: WarmZygote) -> socket.socket:
+    async def _get_or_start_warm(self, warm_zygote: WarmZygote) -> socket.socket:
         folder = str(self._root / FOLDER)
         with wire.connect_in(folder, SOCKET) as asking:
             hello = await _ask(asking, {"op": "hello"}) or {}
-            name = f"warm-{wish.key}-{hello.get('token')}.sock"
+            name = f"warm-{warm_zygote.key}-{hello.get('token')}.sock"
             try:
                 return wire.connect_in(folder, name)
             except (FileNotFoundError, ConnectionRefusedError):
-                log.debug("starting a warm zygote", extra={"label": wish.label})
+                log.debug("starting a warm zygote", extra={"label": warm_zygote.label})
             reader, writer = os.pipe2(os.O_CLOEXEC)
             try:
-                fields = {"prefix": wish.prefix, "imports": list(wish.imports), "label": wish.label}
-                message = {"op": "warm", "socket": name, "key": wish.key, "package": _PACKAGE, **fields}
+                fields = {
+                    "prefix": warm_zygote.prefix,
+                    "imports": list(warm_zygote.imports),
+                    "label": warm_zygote.label,
+                }
+                message = {"op": "warm", "socket": name, "key": warm_zygote.key, "package": _PACKAGE, **fields}
                 wire.send(asking, message, [writer])
                 os.close(writer)
                 writer = -1
@@ -128,7 +134,7 @@ class Zygotes:
             link.close()
 
     async def send(self, message: wire.Message, fd: int) -> None:
-        """Hands a request and a descriptor to a living zygote. ZygoteError when none can be started."""
+        """Sends a request and a descriptor to a running zygote. Raises ZygoteError if none can be started."""
         for _ in range(3):
             link = await self.connect()
             try:
@@ -150,7 +156,7 @@ class Zygotes:
             return self._link
 
     def _note(self) -> None:
-        """The zygote says nothing unasked: something to read means that it has gone."""
+        """The zygote sends nothing by itself: something to read means that it has exited."""
         self.close()
 
     async def _get_or_start(self) -> socket.socket:
@@ -201,7 +207,7 @@ class Zygotes:
 
 
 def _spawn(arguments: list[str], output: int) -> int:
-    """With the interpreter itself, not a link or a script that leads to it, and nothing of the environment's paths."""
+    """Uses the interpreter itself, not a link or script, and none of the environment's paths."""
     python = os.path.realpath(sys.executable)
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -213,13 +219,13 @@ def _spawn(arguments: list[str], output: int) -> int:
 
 
 def _wait(pid: int) -> None:
-    """For the process that has already handed over to the detached one; or that nobody waits for any more."""
+    """Reaps the process that has handed over to the detached one, or is no longer needed."""
     kill_quietly(pid)
     os.waitpid(pid, 0)
 
 
 async def _read_to_end(fd: int, limit: float = _START_LIMIT) -> bytes:
-    """Everything until the last writer has closed its end: the zygote does so when it is ready."""
+    """Everything until the last writer has closed its end, which the zygote does when it is ready."""
     loop = asyncio.get_running_loop()
     words = b""
     async with asyncio.timeout(limit):
@@ -242,7 +248,7 @@ def _settle(ready: asyncio.Future[None]) -> None:
 
 
 async def _ask(link: socket.socket, message: wire.Message) -> wire.Message | None:
-    """None: it has gone, or does not answer in time."""
+    """None if it is gone or does not answer in time."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(link.fileno(), _settle, ready)

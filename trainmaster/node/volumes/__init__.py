@@ -1,1 +1,1 @@
-"""Volumes of Pods as directories of this machine: one module per kind, put together by `making`."""
+"""Volumes of Pods as directories of this machine: one module per kind, combined by `creation`."""

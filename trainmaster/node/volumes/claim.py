@@ -1,7 +1,7 @@
-"""persistentVolumeClaim: the directory behind a bound claim. The binder is `controllers/volumes`.
+"""persistentVolumeClaim: the directory of a bound claim. `controllers/volumes` binds claims.
 
-Volumes of our own class name no path in the API: their handle is a directory below the home's `volumes`, made at the
-first use. A PersistentVolume with a hostPath or a local path names one of the machine.
+Volumes of our own class have no path in the API: their handle is a directory in the home's `volumes`, created at first
+use. A PersistentVolume with a hostPath or a local path names one of the machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""csi with our driver: the code of a job, by its digest from the bundles of the home.
+"""csi with our driver: the code of a job, from the home's bundles by its digest.
 
-The bundle itself is never written to. In a sandbox a layer of the Pod's own lies over it, where that gives what a
-volume promises: one view for all that mount it, writable for whoever does. Otherwise the Pod gets a copy. Either is
-made once and kept over restarts of containers.
+The bundle itself is never written to. In a sandbox it is mounted with a writable layer of the Pod's own, if that
+provides what a volume must: one view for all containers that mount it. Otherwise the Pod gets a copy. Either is created
+once and kept across restarts of containers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from trainmaster.node.volumes.contract import Volume, VolumeError
 from trainmaster.shim.protocol import PLAIN
 
 LAYERS = "scratch/code"
-"""Below the Pod's directory; the shim opens what an overlay leaves closed in `scratch/*/layer*`."""
+"""Inside the Pod's directory; the shim fixes permissions that overlays leave in `scratch/*/layer*`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeVolume:
-    """A volume of code, and how it is to be given."""
+    """A code volume, and how it is provided."""
 
     name: str
     digest: str
@@ -35,7 +35,7 @@ class CodeVolume:
 
 
 def list_asked(pod: Pod, level: str, *, foreign: bool) -> list[CodeVolume]:
-    """Pure. `foreign`: containers run as another user than the server, which could not write over files of it."""
+    """Pure. `foreign`: containers run as another user than the server, and could not write to its files."""
     found = []
     for volume in pod.volumes:
         digest = code.find_digest(volume)
@@ -63,7 +63,7 @@ def _has_sub_path(entry: Fields) -> bool:
 
 
 def make(asked: CodeVolume, store: BundleStore, directory: str, owner: CopyOwner) -> Volume:
-    """Reads and may copy many files: for a thread. VolumeError when there is no such bundle."""
+    """Reads and may copy many files: call it in a thread. Raises VolumeError if there is no such bundle."""
     if not is_digest(asked.digest):
         text = f"{code.DIGEST} must be sha256: and 64 hexadecimal digits, as `trainmaster code pack` prints it"
         raise VolumeError(_explain(asked.name, f"volumeAttributes.{text}"))

@@ -1,4 +1,4 @@
-"""configMap: each key a file. Pure; `files` and the writer do the rest."""
+"""configMap: one file per key. Pure; `writer` writes the files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def build_files(found: Object | None, source: Fields, mode: int) -> dict[str, Fi
 
 
 def pick(content: Mapping[str, bytes], source: Fields, mode: int, missing: str) -> dict[str, File]:
-    """All keys, or those of `items` under the paths and modes that they name."""
+    """All keys, or those in `items` with their paths and modes."""
     items = source.get("items")
     if not items:
         return {key: File(data, mode) for key, data in content.items()}

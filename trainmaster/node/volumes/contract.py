@@ -1,7 +1,7 @@
-"""What a volume is to the rest of the node: a directory (or file) of this machine with a few properties.
+"""Volumes as the rest of the node sees them: a directory (or file) of this machine with some properties.
 
-Each kind's module makes one; `launch.mounts` binds it to the paths that containers ask for. A volume whose content
-comes from the API (`live`) is written again when that changes.
+Each kind's module creates one; `launch.mounts` binds it to the paths that containers request. A volume whose content
+comes from the API (`live`) is updated when that changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class VolumeError(Exception):
-    """The volume cannot be made now; the message follows the kubelet's. Trying again may help."""
+    """The volume cannot be created now; the message follows the kubelet's. A retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Volume:
     memory: bool = False
     """An emptyDir of medium Memory."""
     size_limit: int = 0
-    """Bytes that it may hold; 0 is no limit."""
+    """Size limit in bytes; 0 is no limit."""
     scratch: bool = False
-    """Goes with the Pod."""
+    """Removed with the Pod."""
     note: str = ""
     """What was approximated."""
     layer: str = ""
-    """Directory that takes what is written: the source itself is shared and never changes."""
+    """Directory for writes: the source itself is shared and never changes."""
     code: str = ""
-    """The digest, for a volume of code."""
+    """The digest of a code volume."""

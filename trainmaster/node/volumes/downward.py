@@ -11,7 +11,7 @@ from trainmaster.node.volumes.writer import File
 
 
 class FieldReader(Protocol):
-    """How fields are read; given by `launch`, which has the same for variables."""
+    """How fields are read; provided by `launch`, which also uses it for variables."""
 
     def field(self, path: str) -> str: ...
 

@@ -1,7 +1,7 @@
-"""emptyDir: a directory of the Pod, empty at the start, kept over restarts of containers, gone with the Pod.
+"""emptyDir: a directory of the Pod that is initially empty, kept across container restarts, and removed with the Pod.
 
-Medium Memory lies on the machine's memory file system. At /dev/shm of a sandbox it is that sandbox's own /dev/shm with
-the kernel's limit (`launch.mounts`); elsewhere, as on disk, sizeLimit is watched and not enforced by the kernel.
+Medium Memory uses the machine's tmpfs. At /dev/shm of a sandbox it is that sandbox's own /dev/shm with the kernel's
+limit (`launch.mounts`); elsewhere, as on disk, the sizeLimit is monitored and not enforced by the kernel.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def make(name: str, source: Fields, directory: str, uid: str, memory_root: Path 
             note = f"emptyDir {name} of medium Memory is on disk: this machine has no {memory_root}"
         place = f"{directory}/volumes/{name}"
     os.makedirs(place, mode=0o700, exist_ok=True)
-    # Any user of the Pod's containers may write; the directories above keep everybody else out.
+    # All users of the Pod's containers may write; the directories above keep everybody else out.
     os.chmod(place, 0o777)
     return Volume(name, place, memory=memory, size_limit=size, scratch=True, note=note)
 
 
 def _make_own(memory_root: Path) -> None:
-    """The directory of all our Pods there. Everybody may write to the memory file system: what somebody else has made
-    under that name, or a link, could be exchanged at any moment."""
+    """Creates the directory of all our Pods there. Everybody may write to the tmpfs, so an existing directory of
+    somebody else or a link is refused: it could be replaced at any time."""
     place = _get_own(memory_root)
     with contextlib.suppress(FileExistsError):
         os.mkdir(place, 0o700)
@@ -68,12 +68,12 @@ def get_memory_directory(uid: str, memory_root: Path = MEMORY) -> str:
 
 
 def has_memory(uid: str, memory_root: Path = MEMORY) -> bool:
-    """Most Pods have none there."""
+    """Most Pods have none."""
     return os.path.lexists(get_memory_directory(uid, memory_root))
 
 
 def remove_memory(uid: str, memory_root: Path = MEMORY) -> None:
-    """What a Pod left on the memory file system, and the directory of all Pods with the last one."""
+    """Removes what a Pod left in the tmpfs, and the directory of all Pods with the last one."""
     if not _is_own(_get_own(memory_root)):
         return
     remove_tree(get_memory_directory(uid, memory_root))

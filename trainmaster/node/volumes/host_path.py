@@ -33,7 +33,7 @@ def make(name: str, source: Fields, *, allowed: bool) -> Volume:
     if kind:
         _check(path, kind)
     elif not os.path.exists(path):
-        # Without a type nothing is checked, and container runtimes make a missing directory.
+        # Without a type nothing is checked, and container runtimes create a missing directory.
         os.makedirs(path, mode=0o755, exist_ok=True)
     return Volume(name, path)
 

@@ -1,4 +1,5 @@
-"""projected: several sources in one directory, and the one that every Pod gets for its service account. Pure."""
+"""projected: several sources in one directory, including the volume that every Pod gets for its service account.
+Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from trainmaster.node.volumes.tokens import DEFAULT_SECONDS
 from trainmaster.node.volumes.writer import File
 
 TokenKey = tuple[str, int]
-"""(audience, seconds): what a token is asked for with."""
+"""(audience, seconds) of a token request."""
 ROOT_CA = "kube-root-ca.crt"
 
 API_ACCESS_SOURCES: Fields = {

@@ -1,7 +1,7 @@
-"""Removes the directories of PersistentVolumes that are being deleted, and lets their objects go.
+"""Removes the directories of PersistentVolumes that are being deleted, and then their finalizers.
 
-A volume of our class holds a finalizer until its directory is gone. The directory is renamed first, so that nothing can
-be mounted half removed; after a crash the next start finds the object still there and goes on.
+A volume of our class has a finalizer until its directory is gone. The directory is renamed first, so that it cannot be
+mounted while it is being removed; after a crash the next start finds the object and continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""secret: as configMap, decoded. The directory that holds it is readable by the server's user alone."""
+"""secret: like configMap, decoded. The directory is readable by the server's user alone."""
 
 from __future__ import annotations
 

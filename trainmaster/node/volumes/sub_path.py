@@ -1,7 +1,7 @@
-"""subPath: one file or directory inside a volume, made when missing, and never outside of it.
+"""subPath: one file or directory inside a volume, created if missing, and never outside of it.
 
-Other Pods may change the volume at any moment. So this only makes what is missing, by descriptor, and says early what
-is wrong; which directory it is the shim finds out when it mounts it (`shim.sandbox.rootfs`), in the same way.
+Other Pods may change the volume at any time. So this only creates what is missing, by descriptor, and reports errors
+early; the shim resolves the path again in the same way when it mounts it (`shim.sandbox.rootfs`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def make_sub_path(root: str, sub: str) -> None:
         raise VolumeError(f"subPath {sub!r} must be a relative path without '..'")
     handle = beneath.open_directory(root)
     try:
-        # With the permissions of the volume: whoever may write there may write here.
+        # With the permissions of the volume, so that the same users may write.
         mode = os.fstat(handle).st_mode & 0o777
         os.close(beneath.make_beneath(handle, sub, beneath.MakeOptions(mode)))
     except beneath.PathEscapes:

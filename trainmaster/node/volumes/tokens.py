@@ -1,6 +1,6 @@
 """Tokens of the Pod's service account, from the API's TokenRequest, bound to the Pod and renewed before they expire.
 
-The kubelet renews when four fifths of a token's life are over, or after a day; so do we.
+As in the kubelet, a token is renewed after four fifths of its lifetime, or after a day.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, parse_time
 
 DEFAULT_SECONDS = 3607
-"""What the kubelet asks for in the volume that every Pod gets."""
+"""The lifetime that the kubelet requests for the volume that every Pod gets."""
 _DAY = 24 * 3600.0
 
 

@@ -1,7 +1,7 @@
-"""Files of a volume, changed all at once: readers see the old set or the new one, never a mixture.
+"""Updates the files of a volume atomically: readers see the old set or the new one, never a mixture.
 
-The layout is the kubelet's, which programs know: the files lie in a directory with a name of its own, `..data` is a
-link to it, and each visible name is a link through `..data`. A change writes a new directory and swaps the one link.
+The layout is the kubelet's, which programs know: the files are in a directory of their own, `..data` is a link to it,
+and each visible name is a link through `..data`. An update writes a new directory and replaces the one link.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class FileOwner:
-    """Who may read: the user and group of the container, where they are not the server's own."""
+    """Who may read: the user and group of the container, if they are not the server's."""
 
     uid: int = -1
     gid: int = -1
@@ -35,10 +35,11 @@ SERVER = FileOwner()
 
 
 def write_files(directory: str, files: Mapping[str, File], token: str, owner: FileOwner = SERVER) -> bool:
-    """Makes `directory` show exactly `files`; keys are relative paths. `token` names the new set. False: no change.
+    """Makes `directory` show exactly `files`; keys are relative paths. `token` names the new set. False if nothing
+    changed.
 
-    A crash at any point leaves the old set in place, and the next call removes what was left behind. VolumeError for
-    a path that would lead out of the directory: the API refuses those, but Pods that it let in before may have one.
+    A crash at any point leaves the old set in place, and the next call removes leftovers. Raises VolumeError for a path
+    that leads out of the directory: the API refuses those, but older Pods may have one.
     """
     for path in files:
         if path.startswith("/") or ".." in path.split("/"):
@@ -59,7 +60,7 @@ def write_files(directory: str, files: Mapping[str, File], token: str, owner: Fi
 
 
 def write_flat(directory: str, files: Mapping[str, File], owner: FileOwner = SERVER) -> bool:
-    """The same without links: each file is replaced by itself. Every Pod has such a volume, and disks are slow."""
+    """The same without links: files are replaced one by one. Every Pod has such a volume, and disks are slow."""
     changed = False
     try:
         os.mkdir(directory, 0o755)

@@ -129,7 +129,7 @@ def test_a_post_start_hook_that_fails_ends_the_container() -> None:
     player = Player(make_pod(container(lifecycle={"postStart": {"exec": {"command": ["x"]}}}), policy="OnFailure"))
     player.look()
     player.begin("node")
-    todo = player.mark(lambda state: states.mark_doomed(state, "node", 0, 30.0, player.now))
+    todo = player.mark(lambda state: states.mark_must_end(state, "node", 0, 30.0, player.now))
     assert todo == [Signal("node", 15)]
     assert player.end("node", 143) == [Start("node", 1)]
 

@@ -71,7 +71,7 @@ def act(player: Player, action: tuple[str, int, int, int]) -> list[Any]:
         case "unhook":
             return player.mark(lambda state: states.mark_pre_stop(state, name, attempt))
         case "doom":
-            return player.mark(lambda state: states.mark_doomed(state, name, attempt, 5.0, player.now))
+            return player.mark(lambda state: states.mark_must_end(state, name, attempt, 5.0, player.now))
         case "wait":
             return player.wait(float(1 + number * 7 + attempt * 60))
         case "delete":

@@ -13,7 +13,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.network.addresses import (
     Addresses,
     AddressesExhausted,
-    WaysOut,
+    EgressRoutes,
     build_hosts,
     build_service_lines,
     get_gang,
@@ -120,7 +120,7 @@ def test_a_service_is_its_pods_and_short_only_in_its_own_namespace() -> None:
 
 
 def test_the_ways_out_are_relays_names_and_variables() -> None:
-    ways = WaysOut("/server.json", upstream="http://proxy:3128")
+    ways = EgressRoutes("/server.json", upstream="http://proxy:3128")
     api, proxy = ways.build_relays()
     assert (api.address, api.port, api.server_file) == ("10.96.0.1", 443, "/server.json")
     assert ways.api == ("10.96.0.1", 443)
@@ -134,5 +134,5 @@ def test_the_ways_out_are_relays_names_and_variables() -> None:
 
 
 def test_without_egress_and_without_a_server_nothing_leads_out() -> None:
-    ways = WaysOut(egress=False)
+    ways = EgressRoutes(egress=False)
     assert (ways.build_relays(), ways.build_lines(), ways.build_variables([])) == ((), (), {})

@@ -18,7 +18,7 @@ from trainmaster.node.launch.contract import Site
 from trainmaster.node.launch.launcher import PodReader
 from trainmaster.node.volumes import claim, empty_dir, host_path
 from trainmaster.node.volumes.contract import Volume, VolumeError
-from trainmaster.node.volumes.making import Supplies, list_needs, make_all
+from trainmaster.node.volumes.creation import Supplies, list_needs, make_all
 from trainmaster.node.volumes.writer import File, write_files
 
 pytestmark = pytest.mark.unit

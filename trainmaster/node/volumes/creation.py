@@ -1,7 +1,7 @@
-"""All volumes of one Pod: what they need from the API, and making each by its kind.
+"""Creates all volumes of a Pod, each by its kind, and lists what they need from the API.
 
-`list_needs` is pure; `make_all` does the file work and raises `VolumeError` with the volume's name.
-Making twice gives the same: what is there stays, live content is brought up to date.
+`list_needs` is pure; `make_all` does the file work and raises `VolumeError` with the volume's name. It is idempotent:
+existing volumes are kept, live content is updated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.node.volumes.writer import File, FileOwner, write_files, write_
 API_ACCESS = "kube-api-access"
 """The volume that the node adds for the service account."""
 _FLAT = frozenset({API_ACCESS, reports.VOLUME})
-"""Volumes that nearly every Pod has: a token and certificates, each file replaced by itself, at a sixth of the cost."""
+"""Volumes of nearly every Pod: a token and certificates. Files are replaced one by one, at a sixth of the cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Supplies:
     """What was read from the API, and where things go."""
 
     directory: str
-    """The Pod's own."""
+    """The Pod's directory."""
     claims_root: Path
     config_maps: Mapping[str, Object | None] = field(default_factory=dict)
     secrets: Mapping[str, Object | None] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Supplies:
     tokens: Mapping[TokenKey, str] = field(default_factory=dict)
     host_paths: bool = True
     private: bool = False
-    """One user runs everything: files of Secrets lose the permissions of others."""
+    """Everything runs as one user: files of Secrets are not readable by others."""
     owner: FileOwner = field(default_factory=FileOwner)
     several_users: bool = False
     """Containers run as different users."""
     code: Mapping[str, Volume] = field(default_factory=dict)
-    """Volumes of code, by name: they are made before the others, in a thread."""
+    """Code volumes by name, which are created before the others, in a thread."""
 
 
 def list_volumes(pod: Pod, *, api_access: bool) -> list[Fields]:
@@ -149,7 +149,7 @@ def _seal(files: dict[str, File], supplies: Supplies) -> dict[str, File]:
 
 
 def _name_set(files: Mapping[str, File]) -> str:
-    """A name for this set of files: the same content twice is the same set."""
+    """A name derived from the content: the same files have the same name."""
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(f"{path}\0{files[path].mode}\0{len(files[path].content)}\0".encode())
