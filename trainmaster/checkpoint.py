@@ -14,10 +14,10 @@
         ...
 
 `TRAINMASTER_CHECKPOINT_DIR` is one directory for all ranks and attempts of a job. A checkpoint in it is complete when
-it has a marker: `.complete` inside a directory, `NAME.complete` beside a file. `commit` writes what was saved to the
-disk first and the marker last, so one that was cut short in the middle is never chosen. Programs without this package
-do the same by hand: write under a name that begins with a dot or ends in `.partial`, rename it, then create the marker.
-Whoever saves under a name that was used before calls `begin` first, which takes the marker away.
+it has a marker: `.complete` inside a directory, `NAME.complete` beside a file. `commit` syncs the data to disk before
+it writes the marker, so an incomplete checkpoint is never chosen. Programs without this package can do the same: write
+under a name that begins with a dot or ends in `.partial`, rename it, then create the marker. To reuse a name, call
+`begin` first, which removes the marker.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ STOP_NOTICE = "TRAINMASTER_STOP_NOTICE"
 MARKER = ".complete"
 _UNFINISHED = (".partial", ".tmp")
 _asked: list[int] = []
-"""Signals that came since `catch_stop`."""
+"""Signals received since `catch_stop`."""
 
 
 def directory() -> Path:
-    """Where checkpoints of this job go. Outside of a job: `checkpoints` in the working directory."""
+    """The directory for checkpoints of this job. Outside of a job: `checkpoints` in the working directory."""
     path = Path(os.environ.get(DIRECTORY) or "checkpoints")
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def resume_from() -> Path | None:
-    """The newest complete checkpoint as it was when this attempt began: the same on every rank."""
+    """The newest complete checkpoint at the start of this attempt; the same on every rank."""
     if RESUME_FROM in os.environ:
         text = os.environ[RESUME_FROM]
         return Path(text) if text else None
@@ -60,7 +60,8 @@ def attempt() -> int:
 
 
 def catch_stop() -> None:
-    """SIGTERM no longer ends the program, it makes `should_stop` true. For the main thread; call it before training."""
+    """From now on SIGTERM does not end the program but makes `should_stop` true. Call it in the main thread before
+    training."""
     signal.signal(signal.SIGTERM, _note)
 
 
@@ -69,8 +70,8 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def should_stop() -> bool:
-    """Whether the job was asked to stop: by the notice, or by a SIGTERM that `catch_stop` caught. It becomes true on
-    one rank a moment before another: let the ranks agree (an all-reduce of the answer) before they act on it."""
+    """Whether the job was asked to stop, by the notice or by a SIGTERM after `catch_stop`. It may become true on one
+    rank before another: let the ranks agree (e.g. with an all-reduce) before acting on it."""
     if _asked:
         return True
     notice = os.environ.get(STOP_NOTICE)
@@ -78,7 +79,7 @@ def should_stop() -> bool:
 
 
 def begin(path: str | os.PathLike[str]) -> Path:
-    """Before saving under a name that may have been used: what lies there is no longer complete."""
+    """Call it before saving under a name that may have been used: removes the marker of the old checkpoint."""
     target = Path(path)
     marker = _get_marker(target)
     if marker.exists():
@@ -88,7 +89,7 @@ def begin(path: str | os.PathLike[str]) -> Path:
 
 
 def commit(path: str | os.PathLike[str], *, step: int | None = None) -> None:
-    """Declares the checkpoint complete. Everything in it is on the disk before it counts."""
+    """Marks the checkpoint as complete, after everything in it is on disk."""
     target = Path(path)
     if not target.exists():
         raise FileNotFoundError(f"there is no checkpoint {target}: save it before you commit it")
@@ -105,7 +106,7 @@ def commit(path: str | os.PathLike[str], *, step: int | None = None) -> None:
 
 
 def find_newest(folder: Path) -> Path | None:
-    """The complete checkpoint whose marker is the youngest; None when there is none."""
+    """The complete checkpoint with the most recent marker; None if there is none."""
     try:
         return choose_newest(folder, os.listdir(folder))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How far is it: training programs say so with one call. For training programs; standard library only.
+"""Reports training progress with one call. For training programs; standard library only.
 
     import trainmaster
 
@@ -6,11 +6,11 @@
         loss = train()
         trainmaster.report(step=step, total=1000, loss=loss)
 
-The call costs microseconds: a thread sends the newest state, at most every five seconds, and the last one when the
-program ends. It never raises and never waits for the server. Outside of a TrainJob, and on every rank but the first, it
-does nothing. What is sent is Kubeflow Trainer's progress protocol, so it works wherever that is served: percentage and
-time left are computed from `step` and `total`, everything else is a metric. They show in `status.trainerStatus`, in
-`kubectl get trainjob`, and as a series in the job's record.
+The call takes microseconds: a thread sends the newest state, at most every five seconds, and the last one when the
+program ends. It never raises and never waits for the server. Outside of a TrainJob, and on every rank but 0, it does
+nothing. It uses Kubeflow Trainer's progress protocol, so it works wherever that is served: percentage and time left are
+computed from `step` and `total`, everything else is a metric. They are shown in `status.trainerStatus`, in `kubectl get
+trainjob`, and as a series in the job's record.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"
 SECONDS = 5.0
-"""Between two reports; what Trainer asks of its clients."""
+"""Between two reports, as Trainer asks of its clients."""
 STEP, TOTAL = "current_step", "total_steps"
-"""Names under which they are sent beside the metrics; Hugging Face's Trainer uses the same."""
+"""Metric names for step and total; Hugging Face's Trainer uses the same."""
 _PATIENCE = 5.0
 _LAST_PATIENCE = 3.0
-"""Seconds that a program may end later for its last report."""
+"""How many seconds the last report may delay the end of a program."""
 _MOST_METRICS, _LONGEST = 256, 64
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID", "DMLC_TASK_ID", "PET_NODE_RANK",
           "JOB_COMPLETION_INDEX")  # fmt: skip
@@ -47,17 +47,17 @@ log = logging.getLogger(__name__)
 
 Payload = dict[str, Any]
 Send = Callable[[Payload, float], bool]
-"""(what, for how many seconds): whether this report is done with; False means that it may be tried again."""
+"""(payload, timeout in seconds) -> whether the report is done; False means that it may be retried."""
 
 
 def report(step: float | None = None, total: float | None = None, **metrics: Any) -> None:
-    """Says how far the training is. Metrics are numbers, tensors of one element, or short texts; each is kept until it
-    is said again. Only the first rank's words count; another rank may call it too."""
+    """Reports the training progress. Metrics are numbers, tensors of one element, or short strings; each is kept until
+    it is reported again. Only rank 0 sends reports; other ranks may call it too."""
     try:
         reporter = _find_reporter()
         if reporter is not None:
             reporter.note(step, total, metrics)
-    except Exception:  # nobody's training ends because of its progress bar
+    except Exception:  # progress reporting must never end the training
         log.debug("progress not noted", exc_info=True)
 
 
@@ -87,15 +87,15 @@ class ProgressReporter:
                 self._changed.notify()
 
     def finish(self) -> None:
-        """The last word, if it is not said yet."""
+        """Sends the last state if it was not sent yet."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
         if self._thread is not None:
-            # A report that is on its way may be the last one; two at a time would overtake each other.
+            # A report in progress may be the last one; two at a time could arrive out of order.
             self._thread.join(_LAST_PATIENCE)
         if self._is_unsent and (self._thread is None or not self._thread.is_alive()):
-            self._say(_LAST_PATIENCE)
+            self._send_report(_LAST_PATIENCE)
 
     def _work(self) -> None:
         due = self._clock()
@@ -106,15 +106,15 @@ class ProgressReporter:
                 if self._is_over:
                     return
             due = self._clock() + self._seconds
-            self._say(_PATIENCE)
+            self._send_report(_PATIENCE)
 
-    def _say(self, patience: float) -> None:
+    def _send_report(self, patience: float) -> None:
         with self._changed:
             state = self._state.copy()
             self._is_unsent = False
         try:
             is_done = self._send(state.build_payload(), patience)
-        except Exception:  # as above; the next one may get through
+        except Exception:  # as above; the next one may succeed
             log.debug("progress not sent", exc_info=True)
             is_done = False
         if not is_done:
@@ -123,14 +123,14 @@ class ProgressReporter:
 
 
 class ReportedState:
-    """What was said so far, and since when."""
+    """The values reported so far, and since when."""
 
     def __init__(self) -> None:
         self.step: float | None = None
         self.total: float | None = None
         self.metrics: dict[str, Any] = {}
         self.began: tuple[float, float] | None = None
-        """(moment, step) of the first report: what came before it is start-up, not speed."""
+        """(time, step) of the first report: anything before it is start-up."""
         self.noted = 0.0
 
     def copy(self) -> ReportedState:
@@ -150,8 +150,8 @@ class ReportedState:
         for name, value in metrics.items():
             if value is None or (name not in self.metrics and len(self.metrics) >= _MOST_METRICS - 2):
                 continue
-            # Without this a tensor keeps its whole graph; its value is asked for in the thread, where waiting for a
-            # device costs the training nothing.
+            # Otherwise a tensor keeps its whole graph. Its value is read in the thread, where waiting for a device does
+            # not delay the training.
             detach = getattr(value, "detach", None)
             self.metrics[name] = value if detach is None else detach()
 
@@ -168,7 +168,7 @@ class ReportedState:
         return {"trainerStatus": {**content, **({"metrics": metrics} if metrics else {})}}
 
     def find_seconds_left(self) -> float | None:
-        """From the mean speed since the first report."""
+        """From the average speed since the first report."""
         assert self.step is not None and self.total is not None
         if self.step >= self.total:
             return 0.0
@@ -179,7 +179,7 @@ class ReportedState:
 
 
 def format_value(value: Any) -> str:
-    """As text, short; "" for what has none."""
+    """As a short text; "" if it has none."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -194,7 +194,7 @@ def format_value(value: Any) -> str:
 
 
 class StatusConnection:
-    """One connection to the status server, kept open between reports."""
+    """A connection to the status server that stays open between reports."""
 
     def __init__(self, url: str, ca_cert: str, token: str) -> None:
         self._where = urlsplit(url)
@@ -203,7 +203,7 @@ class StatusConnection:
         self._connection: http.client.HTTPConnection | None = None
 
     def __call__(self, payload: Payload, patience: float) -> bool:
-        # At each report anew: it is renewed within the hour.
+        # Read for each report, because it is renewed within the hour.
         with open(self._token) as file:
             headers = {"Authorization": f"Bearer {file.read().strip()}", "Content-Type": "application/json"}
         body = json.dumps(payload).encode()
@@ -214,7 +214,7 @@ class StatusConnection:
             self._close()
             if not was_open:
                 raise
-            # The server closes connections that rest; that says nothing about it.
+            # The server may have closed an idle connection.
             code = self._post(body, headers, patience)
         if code != 200:
             log.debug("progress refused with %s", code)
@@ -245,7 +245,7 @@ class StatusConnection:
 
 
 def build_reporter(environ: Mapping[str, str]) -> ProgressReporter | None:
-    """None where there is nobody to report to, or it is not this process's business."""
+    """None if there is no server to report to, or this process is not rank 0."""
     url, token = environ.get(URL), environ.get(TOKEN)
     if not url or not token or read_rank(environ) != 0:
         return None
@@ -279,7 +279,7 @@ def _finish() -> None:
 
 
 def _forget() -> None:
-    """A forked child has neither the thread nor a connection of its own, and its environment may name another rank."""
+    """A forked child has no thread or connection of its own, and may have another rank."""
     global _finding
     _finding = threading.Lock()
     _found.clear()

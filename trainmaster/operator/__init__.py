@@ -1,1 +1,2 @@
-"""What only a cluster needs: operator mode, its manifests, its status server, the REST API before a cluster."""
+"""What only a cluster needs: operator mode, its manifests, its status server, and the REST API in front of a
+cluster."""

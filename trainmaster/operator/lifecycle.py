@@ -1,8 +1,8 @@
-"""Retention on a cluster, put together: what our controllers may publish there, and a history on this machine.
+"""Composes retention on a cluster: which fields our controllers may write there, and a history on this machine.
 
-Used by the operator, beside our TrainJob controller or beside upstream's (`--companion`). Upstream's CRD drops fields
-that it does not know: TTLs then come from annotations, and `status.retention` is not written. Without `--history` there
-is no archive, and nothing waits for one.
+Used by the operator, beside our TrainJob controller or upstream's (`--companion`). Upstream's CRD drops unknown fields:
+TTLs then come from annotations, and `status.retention` is not written. Without `--history` there is no archive, and
+nothing waits for one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trainmaster.kit.clock import Clock
 log = logging.getLogger(__name__)
 
 READ = tuple(source.gvr for item in (*retention.CONTROLLERS, limits.CONTROLLER) for source in item.sources)
-"""What has to be in the view."""
+"""The collections that must be in the view."""
 _REMEMBERED = 4096
 _WHY = {
     **{controller.name: "its time after the end was over" for controller in retention.CONTROLLERS},
@@ -40,8 +40,8 @@ _WHY = {
 }
 
 
-class Hand:
-    """Remembers what our own controllers deleted, and which of them. Memory only: after a crash nobody knows."""
+class DeletionRecorder:
+    """Remembers what our own controllers deleted, and which of them. In memory only, so unknown after a crash."""
 
     def __init__(self, apply: Apply) -> None:
         self._apply = apply
@@ -50,7 +50,7 @@ class Hand:
     async def apply(self, writes: Sequence[Write], field_manager: str) -> Applied:
         for write in writes:
             if isinstance(write, Delete) and field_manager in _WHY:
-                # Before it is sent: the news of its end may be faster than the answer.
+                # Before it is sent: the deletion event may arrive before the answer.
                 self._deleted[write.uid] = (CONTROL_PLANE, _WHY[field_manager])
         while len(self._deleted) > _REMEMBERED:
             self._deleted.popitem(last=False)
@@ -61,13 +61,13 @@ class Hand:
 
 
 def build_lifecycle(context: LifecycleContext, workers: int) -> tuple[Controller, ...]:
-    """The controllers, with as many workers as suit a server that is far away."""
+    """The controllers, with a number of workers that suits a remote server."""
     built = (*retention.build_controllers(context), limits.build_controller(context))
     return tuple(dataclasses.replace(controller, workers=workers) for controller in built)
 
 
 async def ask_knows_retention(client: Client) -> bool:
-    """Whether the cluster's TrainJobs keep `status.retention`. Who may not look at the CRD does not write it."""
+    """Whether the cluster's TrainJobs keep `status.retention`. False if we may not read the CRD."""
     try:
         crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, _get_crd_name(TRAIN_JOBS))
     except StatusError as error:
@@ -84,13 +84,13 @@ async def ask_knows_retention(client: Client) -> bool:
 
 @asynccontextmanager
 async def running_cluster_history(
-    directory: Path, client: Client, clock: Clock, hand: Hand, namespace: str
+    directory: Path, client: Client, clock: Clock, recorder: DeletionRecorder, namespace: str
 ) -> AsyncIterator[Keeper]:
-    """ArchiveError when it cannot be opened: the operator was told to keep one, so it does not start without."""
+    """Raises ArchiveError if it cannot be opened: an operator with `--history` does not start without one."""
     archive = Archive.open(directory)
     try:
         gather = ClientGather(client, directory)
-        keeper = Keeper(archive, client, gather, clock, find_deleter=hand.find, namespace=namespace)
+        keeper = Keeper(archive, client, gather, clock, find_deleter=recorder.find, namespace=namespace)
         async with keeper.running():
             yield keeper
     finally:

@@ -1,7 +1,7 @@
-"""What a cluster needs before the operator can work: our kinds, and a role with the least that it uses.
+"""What a cluster needs before the operator can work: our kinds, and a role with minimal permissions.
 
 `trainmaster operator --print-manifests` prints it for `kubectl apply`; tests/seam runs the operator with exactly this
-role. JobSet is not part of it: its own release brings its kinds and its manager.
+role. JobSet is not included: its own release installs its kinds and its manager.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from trainmaster.operator.status_keys import SECRET
 NAME = "trainmaster-operator"
 NAMESPACE = "trainmaster-system"
 PORT = 10443
-"""Of the status server; upstream's."""
+"""The status server's port, as upstream."""
 SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 
 _READ = ["get", "list", "watch"]
 _LIFECYCLE: list[Object] = [
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs"], "verbs": [*_READ, "delete"]},
-    # Whether `status.retention` is kept there.
+    # To find out whether `status.retention` is kept.
     {
         "apiGroups": ["apiextensions.k8s.io"],
         "resources": ["customresourcedefinitions"],
         "resourceNames": [f"trainjobs.{TRAIN_JOBS.group}"],
         "verbs": ["get"],
     },
-    # For --history; events also to send them.
+    # For --history; events are also written.
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "create", "patch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
@@ -45,7 +45,7 @@ COMPANION_RULES: list[Object] = [
 ]
 RULES: list[Object] = [
     *_LIFECYCLE,
-    # Those that were derived for single jobs go with them.
+    # Runtimes derived for single jobs are deleted with them.
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes"], "verbs": [*_READ, "delete"]},
     {
         "apiGroups": [TRAIN_JOBS.group],
@@ -53,13 +53,13 @@ RULES: list[Object] = [
         "verbs": [*_READ, "create", "update", "patch"],
     },
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
-    # Who reports progress, and the certificate of the server to which it is reported.
+    # To authenticate progress reports, and for the status server's certificate.
     {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
     {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["update"]},
-    # Where owners that block deletion are checked, whoever names one must be allowed this.
+    # Required to set owner references that block deletion, where that is checked.
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/finalizers"], "verbs": ["update"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": [*_READ, "create", "patch", "delete"]},
-    # To say which rank failed, and how.
+    # To report which rank failed, and how.
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _READ},
     {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
     {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": [*_READ, "create", "patch"]},
@@ -72,7 +72,7 @@ RULES: list[Object] = [
 
 
 def build_manifests(*, companion: bool = False) -> Object:
-    """Beside upstream's manager its own kinds are there already, and ours must not replace them."""
+    """As a companion of upstream's manager its kinds already exist, and must not be replaced."""
     if companion:
         return {"apiVersion": "v1", "kind": "List", "items": _build_access(COMPANION_RULES)}
     definitions = crd.build_all(kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group)
@@ -81,12 +81,12 @@ def build_manifests(*, companion: bool = False) -> Object:
 
 
 def build_progress_url(namespace: str, port: int = PORT) -> str:
-    """Where Pods of the cluster reach the status server of operators that run in Pods there."""
+    """The URL at which Pods of the cluster reach the status server of operators in Pods."""
     return f"https://{NAME}.{namespace}.svc:{port}"
 
 
 def _build_service() -> Object:
-    """Leads to the operator's Pods, whoever made them: by the label that they must carry."""
+    """Selects the operator's Pods by a label that they must have."""
     port = {"name": "progress", "port": PORT, "targetPort": PORT, "protocol": "TCP"}
     spec = {"selector": {"app.kubernetes.io/name": NAME}, "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec}

@@ -1,12 +1,12 @@
-"""Operator mode, put together: our controllers on a Kubernetes cluster.
+"""Operator mode: composes our controllers on a Kubernetes cluster.
 
     client -> watch caches -> status server -> leader lease -> shipped runtimes -> history -> controllers
 
-The TrainJob controller in place of upstream's, and retention beside it; or, as a companion, retention alone beside
-upstream's manager. The same controllers as embedded, with a watch cache as their view, plans carried out in order over
-HTTP, and somebody else's JobSet, Job and scheduler below. Nothing but a history, where one is asked for, is kept on
-this machine: the rest is read from the cluster, so the operator may die at any point. Caches are filled before the
-lease is asked for, so a successor starts at once.
+Runs the TrainJob controller instead of upstream's, with retention; or, as a companion, only retention beside upstream's
+manager. The controllers are the same as embedded, with a watch cache as their view, plans applied in order over HTTP,
+and the cluster's JobSet, Job and scheduler below. Only a history, if requested, is stored on this machine: everything
+else is read from the cluster, so the operator may die at any point. Caches are filled before the lease is requested, so
+a successor starts immediately.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.lifecycle import (
     READ,
-    Hand,
+    DeletionRecorder,
     ask_knows_retention,
     build_lifecycle,
     running_cluster_history,
@@ -78,9 +78,9 @@ LEASE_NAME = "trainmaster-operator"
 COMPANION_LEASE_NAME = "trainmaster-companion"
 _KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
-"""Read where a cluster has them; each is served only where its scheduler is installed."""
+"""Optional: each is served only if its scheduler is installed."""
 OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
-"""Of these only what belongs to a JobSet is followed, to say who failed; a cluster has many others."""
+"""Of these only members of JobSets are followed, to report failures; a cluster has many others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,11 @@ class ProgressSettings:
     """Where training code reports to."""
 
     url: str
-    """What Pods are told: https, a name that resolves for them, a port."""
+    """The URL for Pods: https, a name that resolves for them, a port."""
     namespace: str
-    """Of the Secret with the certificate."""
+    """The namespace of the Secret with the certificate."""
     host: str = ""
-    """To listen on; "" is everywhere."""
+    """The address to listen on; "" is all."""
     port: int = 10443
 
 
@@ -101,19 +101,20 @@ class OperatorSettings:
     namespace: str = ""
     """The only namespace to work in; "" is all."""
     lease_namespace: str = ""
-    """Where the leader's Lease lives; "" means that nobody is elected, and only one operator may run."""
+    """The namespace of the leader's Lease; "" disables leader election, and only one operator may run."""
     runtimes: bool = True
     """Install the shipped ClusterTrainingRuntimes at start."""
     counts_delay: float = 2.0
-    """Seconds by which `jobsStatus` may lag behind a running JobSet. It reports in bursts; one pass answers a burst."""
+    """Seconds by which `jobsStatus` may lag behind a running JobSet, whose changes come in bursts; one pass handles a
+    burst."""
     companion: bool = False
     """Only retention: upstream's manager, or somebody else, runs the TrainJobs."""
     history: Path | None = None
-    """Directory of the archive; None: there is none, and nothing waits for it."""
+    """Directory of the archive; None for none."""
     progress: ProgressSettings | None = None
-    """None: containers are told of no status server. Upstream's gate `TrainJobStatus`, off."""
+    """None: containers get no status server, like upstream with the feature gate `TrainJobStatus` off."""
     workers: int = 8
-    """TrainJobs that are worked on at the same time; each waits for the API server most of the time."""
+    """TrainJobs handled in parallel; each mostly waits for the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class Operator:
 async def running_operator(
     client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
 ) -> AsyncIterator[Operator]:
-    """Entering returns once it leads and works. LeaseLost ends the body."""
+    """Entering returns once it is leader and working. LeaseLost ends the body."""
     async with AsyncExitStack() as stack:
         progress = None if settings.companion else settings.progress
         keys = None if progress is None else await get_keys(client, progress, clock)
@@ -144,10 +145,10 @@ async def running_operator(
             await stack.enter_async_context(Lease(client, lease, clock=clock, ids=ids).held())
         if settings.runtimes and not settings.companion:
             await install_runtimes(client)
-        hand = Hand(apply_one_by_one(client))
+        recorder = DeletionRecorder(apply_one_by_one(client))
         keeper = None
         if settings.history is not None:
-            history = running_cluster_history(settings.history, client, clock, hand, settings.namespace)
+            history = running_cluster_history(settings.history, client, clock, recorder, settings.namespace)
             keeper = await stack.enter_async_context(history)
         lifecycle = LifecycleContext(ledger=keeper, publish=await ask_knows_retention(client))
         queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
@@ -155,7 +156,7 @@ async def running_operator(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
             view=cache,
             feed=cache,
-            apply=hand.apply,
+            apply=recorder.apply,
             recorder=QueuedRecorder(await stack.enter_async_context(queue)),
             clock=clock,
             metrics=metrics,
@@ -167,7 +168,7 @@ async def running_operator(
 
 
 def list_collections(operated: Sequence[Controller]) -> list[GVR]:
-    """What is kept in memory: what the controllers are told of, and for our TrainJob controller what it looks up."""
+    """What is cached: the sources of the controllers and, for our TrainJob controller, what it looks up."""
     sources = [source.gvr for controller in operated for source in controller.sources]
     return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
 
@@ -178,7 +179,7 @@ async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> 
 
 
 def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
-    """The TrainJob controller, with as many workers and as few passes as suit a server that is far away."""
+    """The TrainJob controller, with numbers of workers and passes that suit a remote server."""
     news = ChangeDelays(settings.counts_delay)
     controller = build_controller(FrameworkContext(on_cluster=True, progress=progress))
     delays = dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child) | {TRAIN_JOBS: news.delay_trainjob}
@@ -190,9 +191,9 @@ def build_operated_controller(settings: OperatorSettings, progress: ProgressServ
 
 
 class ChangeDelays:
-    """Which changes can wait: those that can only be counts of a running JobSet, or an echo of our own writes.
+    """Which changes can be delayed: counts of a running JobSet, and echoes of our own writes.
 
-    A delay only postpones a look, so being wrong here costs time and nothing else.
+    A delay only postpones a pass, so a wrong decision only costs time.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -200,7 +201,7 @@ class ChangeDelays:
         self._generations: dict[tuple[str, str], tuple[str, int]] = {}
 
     def delay_trainjob(self, view: View, trainjob: Object) -> float:
-        """A TrainJob whose spec is as it was has only a new status or new labels."""
+        """A TrainJob with an unchanged spec has only a new status or new labels."""
         meta = trainjob["metadata"]
         key = (meta["namespace"], meta["name"])
         if view.find(TRAIN_JOBS, *key) is None:
@@ -237,7 +238,7 @@ def build_cache(
 
 
 def drop_spec(obj: Object) -> Object:
-    """Of Jobs and Pods only labels, owner and status are read."""
+    """For Jobs and Pods: only labels, owner and status are read."""
     return {key: value for key, value in drop_ownership(obj).items() if key != "spec"}
 
 
@@ -250,7 +251,7 @@ def drop_ownership(obj: Object) -> Object:
 
 
 def drop_content_of_others(obj: Object) -> Object:
-    """Of ConfigMaps and Secrets that belong to no TrainJob only the name and the owner matter; all of the policy."""
+    """For ConfigMaps and Secrets without a TrainJob: only name and owner matter. The policy is kept completely."""
     if is_policy(obj) or any(owner.get("kind") == "TrainJob" for owner in ObjectModel(obj).owners):
         return drop_ownership(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
@@ -259,12 +260,12 @@ def drop_content_of_others(obj: Object) -> Object:
 
 
 def build_identity(ids: Ids) -> str:
-    """In a Pod the host name is the Pod's; the suffix tells two processes of one machine apart."""
+    """In a Pod the host name is the Pod's; the suffix distinguishes processes of one machine."""
     return f"{socket.gethostname()}_{os.getpid()}_{ids.suffix(8)}"
 
 
 def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, log_form: str) -> None:
-    """Works until SIGTERM or SIGINT. LeaseLost when another process has taken over."""
+    """Runs until SIGTERM or SIGINT. Raises LeaseLost when another process has taken over."""
     logs.setup(level=log_level, form=log_form)
     with asyncio.Runner(loop_factory=find_loop_factory(True)) as runner:
         runner.run(_work_until_stopped(config, settings))
@@ -275,7 +276,7 @@ async def _work_until_stopped(config: ClusterConfig, settings: OperatorSettings)
     client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
     try:
         with stop_on_signals() as stop:
-            # A task of its own: a stop must also end the wait for the cluster and for the lease.
+            # In a separate task: a stop must also end waiting for the cluster and for the lease.
             async with Scope("operator") as scope:
                 scope.spawn_forever(_work(client, settings, clock), name="operator.work")
                 log.info("stopping", extra={"action": "operator.stopping", "signal": await stop.wait()})

@@ -1,8 +1,8 @@
-"""The REST API alone, before any Kubernetes API server (`trainmaster rest`): a cluster, or the server of a home.
+"""The REST API in front of any Kubernetes API server (`trainmaster rest`): a cluster, or the server of a home.
 
-Two identities: its own, from the kubeconfig or the Pod's service account, reviews tokens, reads what the server offers
-and sweeps; everything that a request does is sent with the caller's own token, so the cluster decides. (Callers of a
-foreign identity provider have none; for them it impersonates.) Nothing but certificates and the port is kept here.
+It has two identities. Its own, from the kubeconfig or the Pod's service account, reviews tokens, reads what the server
+offers and cleans up. Everything that a request does is sent with the caller's own token, so the cluster authorizes it.
+(Callers of a foreign identity provider have none and are impersonated.) Only certificates and the port are stored here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _AGENT = f"trainmaster-rest/{__version__}"
 Ready = Callable[[str, str], None]
-"""Told once, when requests are taken: the address, and the file with its CA ("" for a certificate that was given)."""
+"""Called once when requests are accepted: the address, and the file with its CA ("" for a given certificate)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class Options:
     rest: Rest = field(default_factory=Rest)
     limits: ApiLimits = field(default_factory=ApiLimits)
     names: tuple[str, ...] = ()
-    """Further names for the certificate."""
+    """Additional names for the certificate."""
     certificate: str = ""
-    """Files with a certificate chain and its key, instead of one of our own."""
+    """Files with a certificate chain and its key, instead of our own."""
     key: str = ""
     templates: Path | None = None
     history: Path | None = None
 
 
 def run(config: ClusterConfig, options: Options, ready: Ready, *, log_level: str, log_form: str) -> None:
-    """Serves until SIGTERM or SIGINT. HomeError with one sentence when it cannot start."""
+    """Serves until SIGTERM or SIGINT. Raises HomeError with one sentence if it cannot start."""
     logs.setup(level=log_level, form=log_form)
     with asyncio.Runner(loop_factory=find_loop_factory(True)) as runner:
         runner.run(_serve_until_stopped(config, options, ready))
@@ -82,7 +82,7 @@ async def _serve_until_stopped(config: ClusterConfig, options: Options, ready: R
 @asynccontextmanager
 async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) -> AsyncIterator[tuple[str, str]]:
     """The address and the file with its CA."""
-    # Before it says that it is there: whoever starts it alone wants it.
+    # Loaded before reporting readiness, because it will be needed.
     import trainmaster.rest.application  # noqa: F401
 
     certificate, key, ca = _get_certificate(options, clock)
@@ -92,7 +92,7 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
         log.warning("another port", extra={"action": "rest.port", "note": note})
     home.write_port(listener.getsockname()[1], "rest")
     client = HttpClient(config, clock=clock, user_agent=_AGENT)
-    # Without a client certificate: a server that knows one would take every caller for us.
+    # Without a client certificate, which the server would use instead of the caller's token.
     bare = dataclasses.replace(config, certificate_pem="", key_pem="", token="", token_file="")
     shared = Transport(config.server, tls=build_client_tls(bare), server_name=config.tls_server_name, most=128)
     sweeper = Sweeper(client, clock)
@@ -123,7 +123,7 @@ def _build(
         return HttpClient(own, clock=clock, user_agent=_AGENT, transport=shared)
 
     def act_as(identity: ActingIdentity) -> HttpClient:
-        """By impersonation. The cluster adds the group of all who are authenticated, and lets nobody claim it."""
+        """By impersonation. The cluster adds the group of authenticated users itself, and nobody may claim it."""
         groups = tuple(group for group in identity.groups if group != AUTHENTICATED)
         return client.as_user(dataclasses.replace(identity, groups=groups))
 
@@ -148,7 +148,7 @@ def _build(
 
 
 def _get_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:
-    """(certificate, key, CA) as files; an own CA where none are given."""
+    """(certificate, key, CA) as files; from our own CA if none is given."""
     try:
         options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         if options.certificate:

@@ -1,9 +1,9 @@
-"""The certificate of the operator's status server: one Secret, made by the first replica that needs it, used by all.
+"""The certificate of the operator's status server: one Secret, created by the first replica, used by all.
 
     Secret trainmaster-progress-tls: ca.crt, tls.crt, tls.key
 
-It is made anew, CA and all, when it is for other names or near its end, at the start of an operator; jobs that run get
-the new CA through their ConfigMap. The key of the CA is not kept: nothing else is ever signed with it.
+It is created again, including its CA, when an operator starts and it is for other names or about to expire; running
+jobs get the new CA through their ConfigMap. The CA's key is not kept, because nothing else is ever signed with it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StatusKeys:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         with tempfile.TemporaryDirectory() as folder:
-            # The library reads files only; they are gone before anybody connects.
+            # The library reads files only; they are deleted before anybody connects.
             place = Path(folder, "pair.pem")
             place.touch(0o600)
             place.write_text(self.certificate + self.key)
@@ -51,7 +51,7 @@ class StatusKeys:
 
 
 async def ensure_keys(client: Client, namespace: str, names: Sequence[str], clock: Clock) -> StatusKeys:
-    """Those of the Secret, made or renewed where that is due. Several replicas agree on one."""
+    """The keys in the Secret, created or renewed if necessary. Several replicas agree on one."""
     for _ in range(_TRIES):
         try:
             found = await client.get(SECRETS, SECRET, namespace)

@@ -2,10 +2,10 @@
 
     POST /apis/trainer.kubeflow.org/v1alpha1/namespaces/NS/trainjobs/NAME/status
 
-Everything else is 404. Who asks is found out with a TokenReview for the audience of that one TrainJob, remembered for a
-minute; the Pod that the token is bound to must work for the job, and is looked up in the operator's watch cache. What a
-report must look like and what is stored of it is decided in `api/training/reports.py`, as on one machine. Every replica
-serves, the leader or not.
+Everything else is 404. The caller is authenticated with a TokenReview for the audience of that TrainJob, cached for a
+minute; the Pod that the token is bound to must belong to the job, and is looked up in the operator's watch cache.
+`api/training/reports.py` defines the format of a report and what is stored, as on one machine. Every replica serves,
+whether or not it is the leader.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from trainmaster.kit.clock import Clock
 log = logging.getLogger(__name__)
 
 PER_SECOND, BURST = 1.0, 10
-"""Reports of one TrainJob, as on one machine."""
+"""Rate limit per TrainJob, as on one machine."""
 _TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
 _PATH = re.compile(r"/apis/trainer\.kubeflow\.org/v1alpha1/namespaces/([^/?]+)/trainjobs/([^/?]+)/status")
 _REMEMBER_SECONDS, _REMEMBERED = 60.0, 4096
 LIMITS = EdgeLimits(header_bytes=16 * 1024, body_bytes=reports.LARGEST, body_seconds=10.0, connections=2000)
-"""Reports are small, and nothing else is taken here."""
+"""Reports are small, and nothing else is accepted here."""
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSender:
-    """Whose token it is."""
+    """The owner of a token."""
 
     pod: str = ""
-    """Empty: the token is bound to no Pod."""
+    """Empty if the token is not bound to a Pod."""
     uid: str = ""
 
 
@@ -66,7 +66,7 @@ class StatusServer:
         self._clock = clock
         self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
         self._senders: dict[bytes, tuple[float, ReportSender]] = {}
-        """By a hash of token and audience: until when, and who."""
+        """By a hash of token and audience: until when it is valid, and the sender."""
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Object]:
         """The status code and the JSON of the answer."""
@@ -86,7 +86,7 @@ class StatusServer:
         trainjob = self._view.find(TRAIN_JOBS, namespace, name)
         if trainjob is None:
             raise reports.refuse_name()
-        # It has the name of its TrainJob.
+        # It has the same name as its TrainJob.
         jobset = self._view.find(JOB_SETS, namespace, name)
         reporter = self._find_reporter(sender, namespace)
         if reporter is not None:
@@ -110,7 +110,7 @@ class StatusServer:
             return None
         pod = self._view.find(PODS, namespace, sender.pod)
         if pod is None or pod["metadata"]["uid"] != sender.uid:
-            # Of Pods only members of JobSets are followed; one that is so young will try again.
+            # Only members of JobSets are followed; a new Pod that is not in the cache yet will retry.
             raise reports.refuse_sender()
         job = reports.read_job_name(pod)
         return reports.read_reporter(pod, self._view.find(JOBS, namespace, job) if job else None)
@@ -143,7 +143,7 @@ class StatusServer:
         return ReportSender(*(str((extra.get(key) or [""])[0]) for key in (_POD_NAME, _POD_UID)))
 
     def listening(self, tls: ssl.SSLContext | None, host: str, port: int) -> StatusPort:
-        """Serves while it is entered. OSError when the port cannot be had."""
+        """Serves while it is entered. Raises OSError if the port is not available."""
         return StatusPort(self, tls, host, port, self._clock)
 
 

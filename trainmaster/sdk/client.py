@@ -1,11 +1,11 @@
-"""`trainmaster.TrainerClient`: the Kubeflow SDK's client with two arguments more. Everything else is the SDK's.
+"""`trainmaster.TrainerClient`: the Kubeflow SDK's client with two more arguments.
 
-Three things are put right on the way. What the server says when it refuses a job is part of the error's text; the SDK
-leaves it in the error's cause. The code of a function arrives as it was written; the SDK lets the job's shell replace
-what looks like a variable or a command in it. A log is followed from before the job starts and through its restarts;
-the SDK ends with the Pod, and at once when there is none.
-Loaded when somebody asks for `trainmaster.TrainerClient`, never before: the SDK takes a second to import and is an
-optional dependency.
+It also fixes three problems. The server's message for a refused job is part of the error's text; the SDK leaves it in
+the error's cause. The code of a function arrives unchanged; in the SDK the job's shell expands variables and commands
+in it. A log is followed from before the job starts and through its restarts; the SDK ends with the Pod, and immediately
+if there is none.
+
+Loaded on first use of `trainmaster.TrainerClient`: the SDK takes a second to import and is an optional dependency.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ except ImportError as error:
 from trainmaster.sdk.options import ActiveDeadlineSeconds, TTLSecondsAfterFinished
 
 _POLL_SECONDS = 0.5
-"""The SDK watches nothing; one look is four small requests."""
+"""The SDK has no watches; one poll is four small requests."""
 
 __all__ = ["KubernetesBackendConfig", "TrainerClient", "read_message"]
 
 
-class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the environment that is checked
+class TrainerClient(_SdkClient):
     def train(
         self,
         runtime: Any = None,
@@ -47,11 +47,12 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
         active_deadline_seconds: int | None = None,
         ttl_seconds_after_finished: int | None = None,
     ) -> str:
-        """As the SDK's `train`; returns the name of the TrainJob.
+        """Like the SDK's `train`; returns the name of the TrainJob.
 
-        active_deadline_seconds: the job fails, and its Pods are stopped, when it is active for longer.
-        ttl_seconds_after_finished: the job is deleted with all that it owns so long after its end; its record and logs
-        stay in the history.
+        active_deadline_seconds: the job fails, and its Pods are stopped, if it is active for longer.
+
+        ttl_seconds_after_finished: the job is deleted with everything it owns this long after its end; its record and
+        logs stay in the history.
         """
         chosen = list(options or ())
         if active_deadline_seconds is not None:
@@ -70,7 +71,7 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
         return name
 
     def get_job_logs(self, name: str, step: str = "node-0", follow: bool | None = False) -> Iterator[str]:
-        """As the SDK's. With `follow`: waits for the job to start, and goes on until it is over or deleted."""
+        """Like the SDK's. With `follow`: waits for the job to start, and continues until it has ended or is deleted."""
         if not follow:
             yield from super().get_job_logs(name=name, follow=False, step=step)
             return
@@ -97,7 +98,7 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
         try:
             yield from watch.Watch().stream(backend.core_api.read_namespaced_pod_log, **arguments)
         except ApiException as error:
-            # Deleted since it was listed, as a restart does.
+            # Deleted since it was listed, e.g. by a restart.
             if error.status != 404:
                 raise RuntimeError(f"Failed to read logs for the pod {backend.namespace}/{pod}") from error
 
@@ -108,13 +109,13 @@ class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not in the 
 
 
 def _quote_code(runtime: Any) -> Any:
-    """The function travels as a here-document of the job's shell; one with a quoted end is taken as it is."""
+    """The function is passed as a here-document of the job's shell; quoting its delimiter prevents expansion."""
     runtime.trainer.set_command(tuple(part.replace("<< EOM", "<< 'EOM'", 1) for part in runtime.trainer.command))
     return runtime
 
 
 def read_message(error: object) -> str:
-    """What the server said: the message of the Status that an error of the Kubernetes client carries, if it does."""
+    """The message of the Status in an error of the Kubernetes client, if there is one."""
     try:
         return str(json.loads(getattr(error, "body", None) or "{}").get("message", ""))
     except (ValueError, AttributeError):

@@ -1,9 +1,10 @@
-"""`trainmaster.connect()`: a Kubeflow SDK client for the server of a home, ready to train.
+"""`trainmaster.connect()`: a Kubeflow SDK client for the server of a home.
 
-For notebooks and scripts on the machine of the server. It reads the home, so it needs neither KUBECONFIG nor an
-exported variable, starts nothing, and leaves alone what belongs to the user: their kubeconfig, and the default
-configuration that other Kubernetes clients in the same process share. A client is returned only if the server answered.
-Loaded when somebody asks for `trainmaster.connect`, as `client` is.
+For notebooks and scripts on the server's machine. It reads the home, so it needs neither KUBECONFIG nor an environment
+variable, starts nothing, and does not change what belongs to the user: their kubeconfig, and the default configuration
+that other Kubernetes clients in the same process share. A client is returned only if the server has answered.
+
+Loaded on first use of `trainmaster.connect`, like `client`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo, default_root
 from trainmaster.sdk.client import KubernetesBackendConfig, TrainerClient, read_message
 
-# Both come with the SDK, whose absence is reported by the line before.
+# Both are installed with the SDK, whose absence the line before reports.
 from kubernetes import client, config  # isort: skip
 from urllib3.exceptions import HTTPError  # isort: skip
 
@@ -25,7 +26,7 @@ _ANSWER_SECONDS = 10
 
 
 class NotConnected(ConnectionError):
-    """There is no server to talk to, or not for this user; the text says what to do."""
+    """There is no server, or not for this user; the text says what to do."""
 
 
 def connect(home: str | os.PathLike[str] | None = None, namespace: str | None = None) -> TrainerClient:

@@ -13,8 +13,8 @@ A Pod directory (`Paths`) is the truth about a Pod after any crash:
     logs/<container>/<n>.log          output as CRI lines: `<RFC 3339 nano> <stdout|stderr> <F|P> <text>`
     logs/<container>/<n>.log.1 ...    older pieces after rotation, 1 is the newest of them
 
-The version stands in `pod.json`. A control plane may meet shims of an older version and must speak to them; a field is
-only ever added, with a default that means what was meant before.
+`pod.json` contains the version. A control plane must support running shims of older versions; fields are only ever
+added, with a default that keeps the old meaning.
 """
 
 from __future__ import annotations

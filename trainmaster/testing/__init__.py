@@ -1,1 +1,1 @@
-"""Virtual time, in-process cluster, contract suites, fault injection. Product code never imports it."""
+"""Virtual time and an in-process cluster for tests. Product code never imports it."""

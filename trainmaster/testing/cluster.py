@@ -1,4 +1,4 @@
-"""A whole embedded server in one process, without sockets: store, registry, garbage collection, client and view.
+"""A complete embedded server in one process, without sockets: store, registry, garbage collection, client and view.
 
 For unit, flow and contract tests, usually under virtual time (`testing.virtual`):
 
@@ -6,6 +6,7 @@ For unit, flow and contract tests, usually under virtual time (`testing.virtual`
         async with running_cluster() as cluster:
             await cluster.client.create(...)
             await cluster.settle()
+
     run_virtual(main())
 """
 
@@ -61,7 +62,7 @@ async def running_cluster(
     authorizer: LocalAuthorizer | None = None,
     seed: int = 1,
 ) -> AsyncIterator[Cluster]:
-    """In memory, or with `directory` in SQLite there; a `store` that is given stays open."""
+    """In memory, or in SQLite if `directory` is given; a given `store` stays open."""
     clock = clock or VirtualClock()
     ids = SeededIds(seed)
     async with AsyncExitStack() as stack:
@@ -83,7 +84,7 @@ async def running_cluster(
 
 
 def _check_shared(store: Store) -> None:
-    """Parsed objects are shared by all who read in-process: whoever changes one changes it for everybody."""
+    """Parsed objects are shared by all in-process readers: checks that nobody has modified one."""
     for bucket in store.buckets():
         for record in store.scan(bucket):
             shared = record.memo.obj if record.memo is not None else None

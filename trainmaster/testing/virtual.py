@@ -5,11 +5,12 @@
             clock = VirtualClock()
             await clock.sleep(86_400)
             assert clock.monotonic() == 86_400
+
         run_virtual(main())
 
-Wall time follows loop time, so `now()` and timers move together. Work in an executor is waited for in real time; real
-processes and sockets do not mix with virtual time, because the loop does not know that they are still busy. When
-nothing can ever happen again, `Deadlock` names the tasks that wait, instead of a test that hangs.
+Wall time follows loop time, so `now()` and timers move together. Executor jobs are waited for in real time. Do not mix
+virtual time with real processes and sockets, because the loop does not know that they are busy. If nothing can happen
+any more, `Deadlock` names the waiting tasks, instead of a test that hangs.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Deadlock(Exception):
-    """Every task waits, and no timer, no executor job and no socket can wake one."""
+    """All tasks are waiting, and no timer, executor job or socket can wake one."""
 
 
 class OutOfTime(Exception):
-    """The virtual time limit of the run is over: something waits in circles."""
+    """The limit on virtual time was reached, probably because of an endless loop."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -47,10 +48,10 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         assert self.loop is not None
         if self.loop.jobs:
-            # An executor wakes the loop through its self-pipe; a timer must not overtake it.
+            # An executor wakes the loop through its self-pipe, and no timer may fire before that.
             return super().select(None)
         if len(self.get_map()) > 1:
-            # Sockets in the same process (a socketpair): give the kernel a moment before time jumps.
+            # For sockets in the same process (a socketpair): give the kernel a moment before time jumps.
             ready = super().select(0.001)
             if ready:
                 return ready
@@ -70,7 +71,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         super().__init__(selector)
         selector.loop = self
-        # Timers count as due within this distance; sums of floats are not exact.
+        # Timers are due within this tolerance, because sums of floats are not exact.
         self._clock_resolution = 1e-6
 
     def time(self) -> float:
@@ -79,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         self._virtual_now += seconds
         if self._virtual_now > self._limit:
-            passed, self._limit = self._limit, math.inf  # clean-up may still take its time
+            passed, self._limit = self._limit, math.inf  # clean-up may still need time
             raise OutOfTime(f"still running after {passed} virtual seconds")
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # typeshed uses a TypeVarTuple
@@ -104,7 +105,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """A `Clock` on the running virtual loop. Outside of a loop its time stands, and `advance` moves it."""
+    """A `Clock` on the running virtual loop. Outside of a loop its time stands still, and `advance` moves it."""
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
@@ -131,16 +132,16 @@ class VirtualClock:
         await asyncio.sleep(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Moves all three times, for code without an event loop. Timers of a loop do not notice."""
+        """Moves all three times, for code without an event loop. Timers of a loop are not affected."""
         self._ahead += seconds
 
     def step_wall(self, seconds: float) -> None:
-        """Sets the wall clock forward or back, as an administrator or NTP does; the other times go on."""
+        """Sets the wall clock forward or back, as an administrator or NTP does; the other times continue."""
         self._stepped += timedelta(seconds=seconds)
 
 
 def run_virtual(work: Coroutine[Any, Any, T], *, limit: float = 30 * 86_400.0) -> T:
-    """Runs the coroutine to its end in virtual time. `limit`: virtual seconds, after which OutOfTime is raised."""
+    """Runs the coroutine to its end in virtual time. Raises OutOfTime after `limit` virtual seconds."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit)) as runner:
         try:
             return runner.run(work)
@@ -157,6 +158,6 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def settle(rounds: int = 100) -> None:
-    """Lets everything run that can run without time passing, a bounded number of loop rounds."""
+    """Runs everything that can run without time passing, for a bounded number of loop iterations."""
     for _ in range(rounds):
         await asyncio.sleep(0)

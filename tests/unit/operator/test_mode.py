@@ -16,7 +16,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.client.writes import Applied, Delete, Write
-from trainmaster.operator.lifecycle import Hand, ask_knows_retention
+from trainmaster.operator.lifecycle import DeletionRecorder, ask_knows_retention
 from trainmaster.operator.manifests import COMPANION_RULES, RULES, build_manifests
 from trainmaster.operator.mode import (
     OperatorSettings,
@@ -168,9 +168,9 @@ def test_who_deleted_is_remembered_before_the_answer_comes() -> None:
     seen: list[tuple[str, str] | None] = []
 
     async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
-        seen.append(hand.find("u"))
+        seen.append(recorder.find("u"))
         return Applied(None, 0)
 
-    hand = Hand(apply)
-    asyncio.run(hand.apply([Delete(TRAIN_JOBS, "default", "a", "u")], "retention"))
-    assert seen == [("system:trainmaster", "its time after the end was over")] and hand.find("u") is None
+    recorder = DeletionRecorder(apply)
+    asyncio.run(recorder.apply([Delete(TRAIN_JOBS, "default", "a", "u")], "retention"))
+    assert seen == [("system:trainmaster", "its time after the end was over")] and recorder.find("u") is None

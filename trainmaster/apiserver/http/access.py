@@ -1,7 +1,7 @@
-"""Who asks, for whom, and whether they may: authentication, impersonation and authorization of every request.
+"""Authentication, impersonation and authorization of every request.
 
-Anonymous callers reach health and version only, as with upstream's anonymous conditions; everything else without
-credentials is 401. Denials use upstream's sentences, because clients and people match on them.
+Anonymous callers may only access health and version, as with upstream's anonymous conditions; everything else without
+credentials is 401. Denials use upstream's messages, because clients and people match on them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Access:
                 return
             raise status.unauthorized()
         if "impersonate-user" in headers or "impersonate-group" in headers or "impersonate-uid" in headers:
-            request.identity = identity  # also when it is refused: the audit log names who tried
+            request.identity = identity  # even if refused: the audit log names the caller
             request.impersonator, identity = identity.user, self._impersonate(request, identity)
         request.identity = identity
         if route.is_resource:

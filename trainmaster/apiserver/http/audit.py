@@ -1,8 +1,8 @@
-"""The audit log: one JSON line per write that was let in or refused, who did it, what it was, how it ended.
+"""The audit log: one JSON line per admitted or refused write: who, what, and the result.
 
-Bodies and headers are never written. Lines are collected and written once per turn of the event loop; the file is
-renamed when it has reached its size, and a fixed number of old ones is kept. What a full disk does not take is dropped,
-counted, and said in the file once there is room.
+Bodies and headers are never written. Lines are collected and written once per iteration of the event loop; the file is
+rotated at its maximum size, and a fixed number of old ones is kept. Lines that do not fit on a full disk are dropped,
+counted, and reported in the file once there is space.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _NAME = b'"name":"'
 
 
 def find_created_name(code: int, body: bytes | bytearray) -> str:
-    """The name in the answer to a create, which the request's path does not have.
+    """The name in the answer to a create, which the request's path does not contain.
 
-    Only plain fields of the server stand before it unless the object has owners, so a byte search nearly always does.
+    It is preceded only by plain fields of the server unless the object has owners, so a byte search almost always
+    suffices.
     """
     start = body.find(_START, 0, 300) if code == 201 else -1
     if start < 0:
@@ -85,7 +86,7 @@ class AuditLog:
             self._dropped += count
 
     def _append(self, data: bytes) -> None:
-        """All of it or nothing: a torn line would spoil the one after it."""
+        """All or nothing: a partial line would corrupt the next one."""
         if self._file < 0:
             self._open()
         rest = memoryview(data)

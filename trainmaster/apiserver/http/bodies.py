@@ -1,7 +1,7 @@
-"""Request bodies to objects: JSON, Kubernetes protobuf, and YAML where a patch or a person sends it.
+"""Parses request bodies into objects: JSON, Kubernetes protobuf, and YAML for patches and manual requests.
 
-Refuses with 400 what is not an object, is nested too deeply, or is not text; with 415 what it can not read. Nothing
-behind this module sees bytes of a caller.
+Refuses with 400 what is not an object, nested too deeply, or not text; with 415 unsupported media types. Code behind
+this module never sees raw bytes of a caller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PATCHES = {
     "application/apply-patch+json": PatchType.APPLY,
 }
 _PROTOBUF_FIELDS = 4
-"""Messages around one value, at most: a list of maps has three."""
+"""Maximum number of messages around a value: a list of maps has three."""
 _MOST_OPERATIONS = 10_000
 _VALUES_OF_AN_OPERATION = 4
 """The operation itself, op, path and from."""
@@ -42,13 +42,13 @@ def media_type(header: str | None) -> str:
 
 
 def parse_json(body: bytes, limits: ApiLimits, most_values: int = 0) -> object:
-    """The value; 400 or 413 for what is no JSON, too deep, or has more values than `most_values` (or the limit)."""
+    """Raises 400 or 413 if it is not JSON, too deep, or has more values than `most_values` (or the limit)."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise status.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     depth = limits.json_depth
-    # A document with fewer brackets than levels cannot be too deep; this spares the walk for nearly every body.
+    # A document with fewer brackets than levels cannot be too deep; this avoids the walk for nearly every body.
     if body.count(b"{") + body.count(b"[") > depth and _is_deeper(value, depth):
         raise status.bad_request(f"json parse error: exceeded max depth {depth} (limits.json_depth)")
     most_values = most_values or limits.object_values
@@ -58,7 +58,7 @@ def parse_json(body: bytes, limits: ApiLimits, most_values: int = 0) -> object:
 
 
 _WRITER_DEPTH = 254
-"""Where orjson ends with an error. A walk in Python would take a second for what orjson does in milliseconds."""
+"""orjson's own limit. A walk in Python would take a second for what orjson does in milliseconds."""
 
 
 def _is_deeper(value: object, depth: int) -> bool:
@@ -72,12 +72,12 @@ def _is_deeper(value: object, depth: int) -> bool:
 
 
 _MOST_DUPLICATES = 100
-"""Told in one answer, as upstream does."""
+"""Reported in one answer, as upstream."""
 _LONGEST_PATH = 1024
 
 
 class _Fields(dict[str, object]):
-    """An object that remembers which of its keys were given twice."""
+    """An object that remembers which of its keys occurred twice."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         super().__init__(pairs)
@@ -91,9 +91,9 @@ class _Fields(dict[str, object]):
 
 
 def list_duplicates(body: bytes) -> list[str]:
-    """Paths of fields that a JSON text gives more than once, the first hundred. For text that `parse_json` accepted.
+    """Paths of the first hundred fields that occur more than once in a JSON text that `parse_json` accepted.
 
-    A second reading by the standard library, which shows all pairs; only for callers that asked for field validation.
+    Parses again with the standard library, which shows all pairs; only for callers that asked for field validation.
     """
     try:
         return list(islice(_walk_duplicates(json.loads(body, object_pairs_hook=_Fields), ""), _MOST_DUPLICATES))
@@ -117,7 +117,7 @@ def _walk_duplicates(value: object, path: str) -> Iterator[str]:
 
 
 def parse_yaml(body: bytes, limits: ApiLimits) -> object:
-    """JSON is tried first: apply bodies of all known clients are JSON text."""
+    """JSON is tried first, because the apply bodies of all known clients are JSON."""
     too_long = len(body) > limits.yaml_bytes
     if body.lstrip()[:1] in (b"{", b"["):
         try:
@@ -137,7 +137,7 @@ def parse_yaml(body: bytes, limits: ApiLimits) -> object:
 
 
 def parse_object(body: bytes, content_type: str | None, limits: ApiLimits) -> Object:
-    """The object in the body of a create, an update or a delete."""
+    """The object in the body of a create, update or delete."""
     if body.startswith(_PROTOBUF_MAGIC):
         from trainmaster.api.formats import protobuf  # noqa: PLC0415 - its tables are for kubectl >= 1.32 only
 

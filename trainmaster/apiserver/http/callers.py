@@ -1,4 +1,4 @@
-"""What one known caller may cost the API server: connections, requests, bytes, and time of the event loop."""
+"""Limits per authenticated caller: connections, requests, bytes, and time of the event loop."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.shares import LONGEST_SECONDS, LoopShares
 
 BYTES_PER_REQUEST = 256 * 1024
-"""Of a body or an answer: as much as one request of the caller's rate."""
+"""This many bytes of a body or an answer count as one request."""
 _WRITE_FACTOR = 3
-"""What a write sets off (its commit, watchers, controllers) takes about twice as long as the write itself."""
+"""The consequences of a write (commit, watchers, controllers) take about twice as long as the write itself."""
 _WRITTEN_PER_SECOND = 30e6
-"""How fast bytes become durable: others wait for a commit meanwhile."""
+"""How fast bytes become durable, while others wait for the commit."""
 
 
 class TooFastError(StatusError):
-    """Beyond what this caller may ask for: the text names the limit."""
+    """The caller exceeded a limit, which the text names."""
 
     def __init__(self, text: str, wait: float) -> None:
         super().__init__(429, "TooManyRequests", text, retry_after=max(1, int(wait + 0.999)))
 
 
 class NotYetError(Exception):
-    """Others come first: this request has its turn in so many seconds."""
+    """The request is delayed for this many seconds in favour of other callers."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -38,7 +38,7 @@ class NotYetError(Exception):
 
 
 class CallerLimits:
-    """Administrators are never refused and never wait."""
+    """Administrators are never refused and never delayed."""
 
     def __init__(self, limits: ApiLimits, clock: Clock, gatekeeper: Gatekeeper) -> None:
         self._limits = limits
@@ -47,8 +47,8 @@ class CallerLimits:
         self._rates = TokenBuckets(clock, per_second=rate, burst=limits.request_burst) if rate else None
         self._shares = LoopShares(clock, limits.loop_share) if limits.loop_share else None
 
-    def meet(self, request: ApiRequest) -> None:
-        """Once it is known who sends this. StatusError 429; NotYetError."""
+    def admit_caller(self, request: ApiRequest) -> None:
+        """Called once the caller is authenticated. Raises StatusError 429 or NotYetError."""
         identity, visitor = request.identity, request.visitor
         if identity is ANONYMOUS:
             return
@@ -80,7 +80,7 @@ class CallerLimits:
             raise NotYetError(wait)
 
     def note(self, request: ApiRequest, seconds: float) -> None:
-        """What it took to serve this one."""
+        """Records how long the request took."""
         if self._shares is not None and not _is_privileged(request):
             taken = seconds
             if request.route.verb in WRITES:
@@ -88,7 +88,7 @@ class CallerLimits:
             self._shares.note(request.identity.user, taken, waited=request.has_waited)
 
     def charge(self, request: ApiRequest, size: int) -> None:
-        """Large bodies and answers count as several requests: what they cost goes with their bytes."""
+        """Large bodies and answers count as several requests, because their cost is proportional to their size."""
         if self._rates is not None and not _is_privileged(request):
             self._rates.charge(request.identity.user, size / BYTES_PER_REQUEST)
 

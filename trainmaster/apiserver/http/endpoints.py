@@ -1,7 +1,7 @@
-"""Everything outside the resources: version, health, metrics, discovery, OpenAPI.
+"""Everything except resources: version, health, metrics, discovery, OpenAPI.
 
-Documents are made on first use and kept with their ETag, because clients ask again with every command and are content
-with 304.
+Documents are built on first use and kept with their ETag, because clients request them with every command and accept
+304.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MINOR = "33"
 _IMMUTABLE = b"Cache-Control: public, immutable\r\nExpires: Fri, 01 Jan 2100 00:00:00 GMT\r\nVary: Accept\r\n"
 
 Check = Callable[[], str]
-"""A health check: "" when healthy, else why not."""
+"""A health check: "" if healthy, otherwise the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ class Endpoints:
     async def _openapi(self, request: ApiRequest, path: str) -> Response:
         document = self._documents.get(self._openapi_name(request, path))
         if document is None:
-            # Building takes tens of milliseconds and happens once; everybody else is served meanwhile.
+            # Building takes tens of milliseconds once; other requests are served meanwhile.
             loop = asyncio.get_running_loop()
             document = await loop.run_in_executor(None, self._build_openapi, request, path)
         if path.startswith("/openapi/v3/") and request.query.has("hash"):
-            # The address changes with the content, so the client may keep it for ever.
+            # The URL changes with the content, so the client may cache it forever.
             return self._conditional(request, document, _IMMUTABLE)
         return self._conditional(request, document, b"Cache-Control: no-cache, private\r\nVary: Accept\r\n")
 
@@ -178,7 +178,7 @@ class Endpoints:
 
 
 _GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""What Kubernetes calls a machine; clients compare it with their own build."""
+"""Kubernetes' names of architectures; clients compare them with their own."""
 
 
 def build_version() -> bytes:

@@ -1,4 +1,4 @@
-"""Objects and lists in the form a client asked for: JSON as stored, YAML, Table, PartialObjectMetadata.
+"""Renders objects and lists in the requested form: stored JSON, YAML, Table, PartialObjectMetadata.
 
 Plain JSON is assembled from stored bytes without parsing. The other forms parse each object once.
 """
@@ -27,7 +27,7 @@ CONTENT_TYPES = {
     Form.PARTIAL_LIST: JSON,
 }
 LONG_ITEMS = 2000
-"""More items than that are not joined: it would take more than a millisecond."""
+"""Longer lists are not joined, which would take more than a millisecond."""
 LONG_BYTES = 1 << 20
 _BLOCK_STYLE_BYTES = 256 * 1024
 _TABLE_VERSIONS = {Form.TABLE: "meta.k8s.io/v1", Form.TABLE_BETA: "meta.k8s.io/v1beta1"}
@@ -47,7 +47,7 @@ def join_list(kind: Kind, page: ListPage) -> bytes:
 
 
 def is_long(page: ListPage) -> bool:
-    """Too many items, or too many bytes, to be joined."""
+    """Whether there are too many items or bytes to be joined."""
     return len(page.values) > LONG_ITEMS or sum(map(len, page.values)) > LONG_BYTES
 
 
@@ -69,7 +69,7 @@ def _list_head(kind: Kind, page: ListPage) -> bytes:
 
 
 def _to_yaml(raw: bytes) -> bytes:
-    """What is large stays JSON, which every reader of YAML reads: block style is for people, and takes time."""
+    """Large objects stay JSON, which is valid YAML: block style is for people, and slow."""
     return raw if len(raw) > _BLOCK_STYLE_BYTES else yaml_text.render(orjson.loads(raw)).encode()
 
 
@@ -104,7 +104,7 @@ def render_page(form: Form, kind: Kind, page: ListPage, query: Query, clock: Clo
 
 
 def event_renderer(form: Form, kind: Kind, query: Query, clock: Clock) -> Callable[[Frame], bytes]:
-    """Renders the events of one watch; column definitions come with the first Table only, as upstream."""
+    """Renders the events of one watch; column definitions are only in the first Table, as upstream."""
     first = True
 
     def render(frame: Frame) -> bytes:

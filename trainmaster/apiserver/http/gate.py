@@ -1,7 +1,7 @@
-"""Answers wait here until what they say is on disk (external synchrony).
+"""Holds answers until the writes they report are on disk (external synchrony).
 
-One task serves all waiting answers: it asks the store for the highest revision and lets everything go that the commit
-covered, so that a group commit costs one task switch, whatever the number of writers.
+One task serves all waiting answers: it waits for the highest revision and releases everything that the commit covered,
+so that a group commit costs one task switch for any number of writers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class DurableGate:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def pass_through(self, revision: int, send: Callable[[], None]) -> None:
-        """Calls `send` once the revision is durable: now when it is already, else from the gate's task."""
+    def send_when_durable(self, revision: int, send: Callable[[], None]) -> None:
+        """Calls `send` once the revision is durable: immediately if it already is, otherwise from the gate's task."""
         if revision <= self._store.durable_revision:
             send()
             return

@@ -1,4 +1,4 @@
-"""What is served: paths to handlers. One call per request, after access control.
+"""Maps paths to handlers. Called once per request, after access control.
 
 Composed by `app` (or a test) from the registry, the catalogue and the identities; `ApiServer` calls `handle`.
 """
@@ -24,10 +24,10 @@ from trainmaster.apiserver.http.subresources.progress import ProgressEndpoint
 from trainmaster.apiserver.http.usage import NO_METER, Meter, UsageHandler
 from trainmaster.kit.clock import Clock
 
-Meet = Callable[[ApiRequest], None]
+AdmitCaller = Callable[[ApiRequest], None]
 
 
-def _greet_nobody(request: ApiRequest) -> None:
+def _admit_all(request: ApiRequest) -> None:
     return None
 
 
@@ -59,22 +59,22 @@ class Handlers:
         self.progress = ProgressEndpoint(registry, catalogue, access, clock)
         self.endpoints = endpoints
 
-    def handle(self, request: ApiRequest, meet: Meet = _greet_nobody) -> Outcome:
-        """`meet` is called once it is known who sends this, and may refuse."""
+    def handle(self, request: ApiRequest, admit_caller: AdmitCaller = _admit_all) -> Outcome:
+        """`admit_caller` is called once the caller is authenticated, and may refuse."""
         if request.method not in _METHODS:
             raise status.method_not_allowed()
         if self.progress.concerns(request):
-            return self.progress.handle(request, meet)
+            return self.progress.handle(request, admit_caller)
         try:
             self.access.admit(request)
         finally:
-            meet(request)
+            admit_caller(request)
         if request.route.is_resource:
             return self.resources.handle(request)
         return self.endpoints.handle(request)
 
     def check(self, request: ApiRequest) -> None:
-        """Whether a stream that is open would be allowed to begin now. StatusError 401 or 403: no."""
+        """Whether an open stream would be allowed to start now. Raises StatusError 401 or 403 if not."""
         self.access.admit(request)
         if is_session(request.route):
             self._sessions.check_create(request)

@@ -1,8 +1,8 @@
 """The Accept header: which form of an answer the client wants.
 
-JSON is always acceptable to those who accept protobuf and something else, so single objects and lists are
-answered as stored. Only Table, PartialObjectMetadata and YAML are made on the way out. Verdicts are remembered by the
-header's text, because a client sends the same one for ever.
+Clients that accept protobuf always accept JSON too, so objects and lists are returned as stored. Only Table,
+PartialObjectMetadata and YAML are converted. Results are cached by the header's text, because a client always sends the
+same one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _FORMS = {
 }
 
 _REMEMBERED = 1024
-"""Characters of a header that is kept with its meaning; those of known clients have 300."""
+"""Maximum length of a cached header; known clients send 300 characters."""
 _memory: dict[str, Form] = {}
 
 
 def choose_form(accept: str | None) -> Form:
-    """The form of the first clause that can be served; 406 when there is none."""
+    """The form of the first clause that is supported; raises 406 if there is none."""
     if not accept:
         return Form.JSON
     found = _memory.get(accept)
@@ -76,7 +76,7 @@ def _choose(accept: str) -> Form:
 
 
 def find_discovery_version(accept: str | None) -> str:
-    """v2 or v2beta1 when the client asks for aggregated discovery first, else ""."""
+    """v2 or v2beta1 if the client prefers aggregated discovery, otherwise ""."""
     for text in (accept or "").split(","):
         media, *parameters = (part.strip() for part in text.split(";"))
         values = dict(parameter.partition("=")[::2] for parameter in parameters)

@@ -1,7 +1,7 @@
-"""Query parameters (and DELETE bodies) to the option types of the Client protocol.
+"""Converts query parameters (and DELETE bodies) to the option types of the Client protocol.
 
-Only what would be lost in the option types is refused here (a dryRun that is not All); everything else is the
-registry's business, because in-process callers pass the same options. Unknown parameters are ignored.
+Only what the option types cannot express is refused here (a dryRun other than All); the registry validates the rest,
+because in-process callers pass the same options. Unknown parameters are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _refuse(kind: str, errors: list[FieldError]) -> None:
 
 
 def read_write_options(query: Query, kind: str) -> WriteOptions:
-    """`kind` is CreateOptions, UpdateOptions or PatchOptions, for the text of a refusal."""
+    """`kind` is CreateOptions, UpdateOptions or PatchOptions, for error messages."""
     if query is EMPTY_QUERY:
         return _NO_WRITE_OPTIONS
     dry_run = query.get("dryRun")
@@ -73,7 +73,7 @@ def _with_name(selector: str, name: str) -> str:
 
 
 def find_selected_name(selector: str) -> str:
-    """The name that `metadata.name=NAME` asks for; authorization by resourceNames covers such lists and watches."""
+    """The name in `metadata.name=NAME`; authorization by resourceNames covers such lists and watches."""
     for term in selector.split(","):
         for prefix in ("metadata.name==", "metadata.name="):
             if term.startswith(prefix):
@@ -82,7 +82,7 @@ def find_selected_name(selector: str) -> str:
 
 
 def read_delete_options(query: Query, body: Object | None) -> DeleteOptions:
-    """From the body when there is one, else from the query, as upstream."""
+    """From the body if there is one, otherwise from the query, as upstream."""
     if body is None:
         grace = query.find_integer("gracePeriodSeconds")
         body = {"propagationPolicy": query.get("propagationPolicy")}

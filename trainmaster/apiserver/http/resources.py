@@ -1,7 +1,7 @@
 """The verbs on resources: decode, call the registry, encode.
 
-Everything but lists, watches and deletions of collections is answered in the same call, without a task. What the
-registry returns is bytes as stored; they are parsed only for a Table, a PartialObjectMetadata or YAML.
+All requests except lists, watches and deletions of collections are answered synchronously, without a task. The registry
+returns stored bytes, which are parsed only for a Table, a PartialObjectMetadata or YAML.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainmaster.kit.clock import Clock
 
 Outcome = Response | StreamResponse | UpgradeResponse | Awaitable[Response]
 Special = Callable[[ApiRequest, Kind], Outcome]
-"""A handler for one subresource that is not an object of the registry."""
+"""A handler for a subresource that the registry does not serve."""
 
 
 _NAMED_VERBS = frozenset({"get", "update", "patch", "delete"})
@@ -39,7 +39,7 @@ class Resources:
         self._limits = limits
         self._clock = clock
         self.specials: dict[tuple[GVR, str], Special] = {}
-        """(collection, subresource) to its handler."""
+        """(collection, subresource) -> its handler."""
 
     def handle(self, request: ApiRequest) -> Outcome:
         route = request.route
@@ -73,7 +73,7 @@ class Resources:
         raise status.method_not_allowed()
 
     def _check_scope(self, route: Route, kind: Kind) -> str:
-        """The namespace to act in; 404 for paths that do not fit the kind's scope."""
+        """The namespace to use; raises 404 for paths that do not fit the kind's scope."""
         if not kind.namespaced:
             if route.namespace and not (kind.gvr == NAMESPACES):
                 raise status.unknown_path()
@@ -117,7 +117,7 @@ class Resources:
         form = choose_form(request.headers.get("accept"))
         page = await self._registry.list(kind, namespace, options.read_list_options(request.query))
         if len(page.values) > self._limits.list_items:
-            # Not 429: a client that waits and asks for the same again will get the same answer.
+            # Not 429, because retrying would give the same answer.
             text = f"the list would hold {len(page.values)} items, more than {self._limits.list_items}; use limit"
             raise StatusError(413, "RequestEntityTooLarge", text)
         if form is Form.JSON and forms.is_long(page):

@@ -1,7 +1,7 @@
-"""From a method and a path to what is asked of which resource, as upstream's RequestInfo.
+"""Maps a method and a path to a verb and a resource, like upstream's RequestInfo.
 
-Authorization, metrics and handlers all read this one value. Routes of paths without a query are remembered, because
-clients repeat a few paths; the memory is bounded and emptied when full.
+Authorization, metrics and handlers all use this value. Routes of paths without a query are cached, because clients
+repeat a few paths; the cache is bounded and emptied when full.
 
 Invariant: a path is decoded before it is split, so that an encoded slash cannot hide a segment from authorization.
 """
@@ -31,19 +31,19 @@ class Route:
     name: str = ""
     subresource: str = ""
     extra: str = ""
-    """Segments behind the subresource; no served resource has any."""
+    """Segments after the subresource; no served resource has any."""
     gvr: GVR | None = None
     selected: str = ""
-    """The name that a list, watch or deletecollection restricts itself to by field selector; authorization by
+    """The name to which a list, watch or deletecollection is restricted by field selector; authorization by
     resourceNames covers it."""
 
 
 NO_ROUTE = Route("", "")
-"""Of a request that nobody has looked at yet."""
+"""The route of a request that has not been routed yet."""
 
 
 def build_route(method: str, path: str) -> Route:
-    """The route of a decoded path. `watch` and the name from a field selector are refined by `refine`."""
+    """The route of a decoded path. `_refine` adds what only the query tells."""
     segments = path.strip("/").split("/")
     if len(segments) < 3 or segments[0] not in ("api", "apis") or "" in segments:
         return Route(method.lower(), path)
@@ -60,7 +60,7 @@ def build_route(method: str, path: str) -> Route:
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
         namespace, rest = rest[1], rest[2:]
     elif rest[0] == "namespaces" and len(rest) > 1:
-        # Upstream authorizes access to a Namespace object as access inside that namespace.
+        # Upstream authorizes access to a Namespace object as access within that namespace.
         namespace = rest[1]
     plural = rest[0]
     name = rest[1] if len(rest) > 1 else ""
@@ -74,7 +74,7 @@ def build_route(method: str, path: str) -> Route:
 
 
 class Router:
-    """Remembers routes by (method, raw path)."""
+    """Caches routes by (method, raw path)."""
 
     def __init__(self, size: int = 4096) -> None:
         self._size = size

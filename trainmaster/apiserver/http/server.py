@@ -1,6 +1,6 @@
-"""The API server over HTTP: turns a request into an outcome and the outcome into an answer.
+"""The API server over HTTP: serves requests through the handlers and encodes the results.
 
-`ApiServer` is an `EdgeServer`; connections, their limits and draining are there. It lets answers out once they are
+`ApiServer` is an `EdgeServer`, which handles connections, their limits and draining. It sends answers once they are
 durable, and runs streams in tasks of its own scope.
 """
 
@@ -55,12 +55,12 @@ log = logging.getLogger(__name__)
 Peer = Connection[ApiRequest]
 
 _LATE_SECONDS = 0.5
-"""Whoever asks too fast hears of it so much later: callers who do not heed Retry-After and open a connection for every
-try would otherwise cost the others more than requests that are served."""
+"""Delay of 429 answers: callers that ignore Retry-After and open a connection per attempt would otherwise cost more
+than requests that are served."""
 
 
 class ApiServer(EdgeServer[ApiRequest]):
-    """`handlers` says what is served; this class says how."""
+    """`handlers` defines what is served; this class defines how."""
 
     make_request = ApiRequest
 
@@ -127,7 +127,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         self._date = format_datetime(self._clock.now(), usegmt=True).encode()
 
     def _forget_certificates(self) -> None:
-        """The handshake looked at their time once, and a connection may be older than that."""
+        """The handshake checks their expiry only once, and a connection may outlive it."""
         for connection in self._connections:
             if connection.peer is not None and self._is_over(connection.peer):
                 connection.forget_certificate()
@@ -167,7 +167,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         try:
             if request.route is NO_ROUTE:
                 self._prepare(request)
-            outcome = self._handlers.handle(request, self._callers.meet)
+            outcome = self._handlers.handle(request, self._callers.admit_caller)
         except NotYetError as error:
             work = self._serve_later(request, connection, error.seconds)
             connection.task = self._scope.spawn_guarded(work, name="http.turn")
@@ -180,7 +180,7 @@ class ApiServer(EdgeServer[ApiRequest]):
             outcome = self._internal_error(request)
         self._callers.note(request, self._clock.monotonic() - began)
         if isinstance(outcome, Response):
-            self._let_out(request, connection, outcome)
+            self._send_when_durable(request, connection, outcome)
         elif isinstance(outcome, StreamResponse):
             self._start_stream(request, connection, outcome)
         elif isinstance(outcome, UpgradeResponse):
@@ -221,12 +221,12 @@ class ApiServer(EdgeServer[ApiRequest]):
 
     # Outcomes
 
-    def _let_out(self, request: ApiRequest, connection: Peer, response: Response) -> None:
+    def _send_when_durable(self, request: ApiRequest, connection: Peer, response: Response) -> None:
         revision = response.revision
         if revision <= self._store.durable_revision:
             self._send(request, connection, response)
         else:
-            self._gate.pass_through(revision, lambda: self._send(request, connection, response))
+            self._gate.send_when_durable(revision, lambda: self._send(request, connection, response))
 
     def _send(self, request: ApiRequest, connection: Peer, response: Response) -> None:
         keep_alive = request.keep_alive and not self._draining
@@ -265,7 +265,7 @@ class ApiServer(EdgeServer[ApiRequest]):
             self._audit.write(entry)
 
     def _find_address(self, request: ApiRequest) -> str:
-        """Of whoever calls, behind proxies too."""
+        """The client's address, also behind proxies."""
         peer = "" if request.visitor is None else request.visitor.address
         return self.gatekeeper.proxies.get_client(peer, request.headers.get("x-forwarded-for", ""))
 
@@ -281,23 +281,23 @@ class ApiServer(EdgeServer[ApiRequest]):
         except Exception:  # noqa: BLE001 - the HTTP error layer: an answer in every case
             response = self._internal_error(request)
         connection.task = None
-        self._let_out(request, connection, response)
+        self._send_when_durable(request, connection, response)
 
     # Streams
 
-    def _may_stay(self, request: ApiRequest, connection: Peer) -> bool:
-        """Whether one more long answer may begin; False when it was refused instead."""
+    def _admit_stream(self, request: ApiRequest, connection: Peer) -> bool:
+        """Whether another stream may start; False if it was refused."""
         try:
             if self._draining:
                 raise status.too_many_requests("the server is shutting down, please try again later", 1)
             self._standing.check_room(request)
         except StatusError as error:
-            self._let_out(request, connection, error_response(error))
+            self._send_when_durable(request, connection, error_response(error))
             return False
         return True
 
     def _start_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse) -> None:
-        if self._may_stay(request, connection):
+        if self._admit_stream(request, connection):
             connection.task = self._scope.spawn_guarded(
                 self._run_session(request, connection, upgrade), name="http.session"
             )
@@ -314,23 +314,23 @@ class ApiServer(EdgeServer[ApiRequest]):
                 task.cancel()
 
         standing = StandingStream(request, end)
-        self._standing.enter(standing)
+        self._standing.add(standing)
         try:
             await upgrade.serve(session)
         except (ConnectionResetError, TimeoutError):
             log.debug("session left", extra={"action": "http.session_left", "request_id": request.id})
         except asyncio.CancelledError:
-            # The peer went away, lost its rights, or the server drains: whoever is still there is told.
+            # The peer disconnected, lost its permission, or the server drains: tell it if it is still there.
             if session.verdict is not None:
                 session.close(websocket.POLICY_VIOLATION, session.verdict.message)
             else:
                 session.close(websocket.GOING_AWAY, "the server is shutting down")
         finally:
-            self._standing.leave(standing)
+            self._standing.remove(standing)
             connection.end_session()
 
     def _start_stream(self, request: ApiRequest, connection: Peer, stream: StreamResponse) -> None:
-        if not self._may_stay(request, connection):
+        if not self._admit_stream(request, connection):
             stream.close()
             return
         connection.task = self._scope.spawn_guarded(self._run_stream(request, connection, stream), name="http.stream")
@@ -338,7 +338,7 @@ class ApiServer(EdgeServer[ApiRequest]):
     async def _run_stream(self, request: ApiRequest, connection: Peer, stream: StreamResponse) -> None:
         head = encode_stream_head(stream.content_type, request.id, self._date, stream.headers)
         keep_alive, begun, refusal = request.keep_alive, False, None
-        standing = self._stand(request, connection)
+        standing = self._add_standing(request, connection)
         try:
             if stream.head_first:
                 connection.begin_stream(head)
@@ -350,7 +350,8 @@ class ApiServer(EdgeServer[ApiRequest]):
                     begun = True
                 await connection.send(piece)
         except (ConnectionResetError, asyncio.CancelledError):
-            # The peer went away, lost its rights, or the server drains: a drained stream still gets its closing chunk.
+            # The peer disconnected, lost its permission, or the server drains; a drained stream still gets its closing
+            # chunk.
             keep_alive, refusal = False, standing.verdict
         except StatusError as error:
             keep_alive, refusal = not begun and keep_alive, error
@@ -360,23 +361,23 @@ class ApiServer(EdgeServer[ApiRequest]):
         stream.close()
         if isinstance(stream.pieces, AsyncGenerator):
             await stream.pieces.aclose()
-        self._standing.leave(standing)
+        self._standing.remove(standing)
         if begun:
             self._account(request, 200, b"")
             self._end_stream(connection, stream, standing.verdict, keep_alive)
         else:
             request.keep_alive = keep_alive
             empty = Response(b"", content_type=stream.content_type, headers=stream.headers)
-            self._let_out(request, connection, empty if refusal is None else error_response(refusal))
+            self._send_when_durable(request, connection, empty if refusal is None else error_response(refusal))
 
-    def _stand(self, request: ApiRequest, connection: Peer) -> StandingStream:
+    def _add_standing(self, request: ApiRequest, connection: Peer) -> StandingStream:
         def end(verdict: StatusError) -> None:
             standing.verdict = verdict
             if connection.task is not None:
                 connection.task.cancel()
 
         standing = StandingStream(request, end)
-        self._standing.enter(standing)
+        self._standing.add(standing)
         return standing
 
     def _end_stream(
@@ -384,7 +385,7 @@ class ApiServer(EdgeServer[ApiRequest]):
     ) -> None:
         if verdict is not None and not connection.closing:
             if stream.build_error is None:
-                # Nothing can be said in a log; that it does not end well says that it is not whole.
+                # A log cannot contain an error; aborting shows that it is incomplete.
                 connection.abort()
                 return
             connection.send_now(stream.build_error(verdict))
@@ -392,7 +393,7 @@ class ApiServer(EdgeServer[ApiRequest]):
 
 
 def _refine(route: Route, query: Query) -> Route:
-    """What only the query tells: a watch, and the one name a field selector asks for."""
+    """Adds what only the query tells: a watch, and the name in a field selector."""
     verb = "watch" if route.verb == "list" and query.flag("watch") else route.verb
     selected = find_selected_name(query.get("fieldSelector"))
     if verb == route.verb and not selected:

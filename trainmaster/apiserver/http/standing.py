@@ -1,8 +1,8 @@
-"""Answers that go on for long: watches, followed logs, sessions. How many of whom, and whether they still may.
+"""Long-running answers (watches, followed logs, sessions): limits their number, and rechecks permissions.
 
-A credential can be revoked and a right taken away while a stream is open. Every few seconds each stream is asked the
-questions of its beginning again: who sends this, and may they. Streams of one credential to one resource are asked
-once, and everything is answered from memory, so thousands of watches cost a few milliseconds.
+A credential can be revoked, or a permission removed, while a stream is open. Every few seconds each stream is
+authenticated and authorized again. Streams with the same credential and resource are checked once, from memory, so
+thousands of watches take a few milliseconds.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 2
 
 Check = Callable[[ApiRequest], None]
-"""StatusError 401 or 403 when this request would be refused now."""
+"""Raises StatusError 401 or 403 if this request would be refused now."""
 
 
 @dataclass(eq=False, slots=True)
 class StandingStream:
     request: ApiRequest
     end: Callable[[StatusError], None]
-    """Tells the client why, and ends it."""
+    """Tells the client why, and ends the stream."""
     verdict: StatusError | None = None
 
 
@@ -45,22 +45,22 @@ class StandingStreams:
         return len(self._streams)
 
     def check_room(self, request: ApiRequest) -> None:
-        """StatusError 429 when there are too many, of this user or in all."""
+        """Raises StatusError 429 if there are too many, of this user or in total."""
         limits, identity = self._limits, request.identity
         mine = most = limits.watchers
         if MASTERS not in identity.groups:
-            # An eighth is for administrators.
+            # An eighth is reserved for administrators.
             mine, most = limits.watchers_per_user, most - most // 8
         if len(self._streams) >= most or self._users[identity.user] >= mine:
             setting = "watchers" if len(self._streams) >= most else "watchers_per_user"
             text = f"too many open watches, please try again later (limits.{setting})"
             raise status.too_many_requests(text, 1)
 
-    def enter(self, stream: StandingStream) -> None:
+    def add(self, stream: StandingStream) -> None:
         self._streams[stream] = None
         self._users[stream.request.identity.user] += 1
 
-    def leave(self, stream: StandingStream) -> None:
+    def remove(self, stream: StandingStream) -> None:
         if stream not in self._streams:
             return
         del self._streams[stream]
@@ -70,7 +70,7 @@ class StandingStreams:
             del self._users[user]
 
     def review(self) -> None:
-        """Ends those that would be refused if they began now."""
+        """Ends streams that would be refused if they started now."""
         verdicts: dict[tuple[object, ...], StatusError | None] = {}
         for stream in tuple(self._streams):
             key = _build_key(stream.request)
@@ -93,7 +93,7 @@ class StandingStreams:
 
 
 def _build_key(request: ApiRequest) -> tuple[object, ...]:
-    """What the answer depends on."""
+    """What the result depends on."""
     headers = request.headers
     impersonated = tuple(
         (name, tuple(request.values(name))) for name in sorted(headers) if name.startswith("impersonate-")

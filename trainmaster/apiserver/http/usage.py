@@ -1,7 +1,7 @@
-"""metrics.k8s.io: what Pods and the node use now, for `kubectl top`.
+"""metrics.k8s.io: current resource usage of Pods and the node, for `kubectl top`.
 
-Nothing is measured before somebody asks. The numbers come from the node, injected as `Meter`, because the API server
-runs no Pods; which Pods are meant, and what a client may see of them, is decided here.
+Nothing is measured without a request. The numbers come from the node, injected as `Meter`, because the API server runs
+no Pods; this module decides which Pods are meant, and what a client may see of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainmaster.kit.clock import Clock, format_time
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """Mean CPU over `seconds` until now, in billionths of a core, and memory in bytes."""
+    """Average CPU over the last `seconds`, in nanocores, and memory in bytes."""
 
     cpu_nanos: int
     memory_bytes: int
@@ -35,14 +35,14 @@ class ResourceUsage:
 
 class Meter(Protocol):
     async def measure_pods(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, ResourceUsage]]:
-        """By uid and container; Pods that cannot be asked are missing."""
+        """By uid and container; Pods that do not respond are missing."""
         ...
 
     async def measure_node(self) -> ResourceUsage: ...
 
 
 class _NoMeter:
-    """Where no Pods are run."""
+    """For servers that run no Pods."""
 
     async def measure_pods(self, pods: Sequence[Object]) -> Mapping[str, Mapping[str, ResourceUsage]]:
         return {}
@@ -77,7 +77,7 @@ class UsageHandler:
         return self._answer(request, kind, items)
 
     async def _find(self, request: ApiRequest, gvr: GVR) -> list[Object]:
-        """The objects whose usage is asked for."""
+        """The objects whose usage is requested."""
         route, kind = request.route, self._catalogue.find(gvr)
         assert kind is not None, "Pods and Nodes are always served"
         if route.verb == "get":

@@ -1,7 +1,7 @@
 """Streams: a watch as newline-delimited JSON, a followed log as plain text.
 
-A plain watch joins the frames' shared lines, so that an event is serialised once for all watchers. Tables are made per
-watcher. A watch that can not go on ends with an ERROR event that carries the Status, as upstream.
+A plain watch joins the frames' shared lines, so an event is serialized once for all watchers. Tables are rendered per
+watcher. A watch that cannot continue ends with an ERROR event that contains the Status, as upstream.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _nothing() -> None:
 
 
 class Pipe(Protocol):
-    """A connection that is in the middle of a stream."""
+    """A connection in the middle of a stream."""
 
     def is_ready(self) -> bool: ...
 
@@ -54,19 +54,19 @@ class _FrameOutlet:
 
 @dataclass(slots=True)
 class StreamResponse:
-    """A chunked answer. `pieces` is read until it ends; `close` is called in every case."""
+    """A chunked answer. `pieces` is read until it ends; `close` is always called."""
 
     pieces: AsyncIterator[bytes]
     content_type: bytes = JSON
     headers: bytes = b""
     close: Callable[[], None] = _nothing
     attach: Callable[[Pipe], None] = _pull_only
-    """Called once the head is out: pieces that come while the reader of `pieces` waits may go into the pipe."""
+    """Called once the head was sent: pieces that arrive while the reader of `pieces` waits may be written to the
+    pipe."""
     head_first: bool = True
-    """Whether the head goes out before there is anything to send. Without it, a refusal that comes first becomes the
-    answer."""
+    """Whether the head is sent before there is data. Otherwise an early refusal becomes the answer."""
     build_error: Callable[[StatusError], bytes] | None = None
-    """How a stream that has begun says why it ends; None where there is no way."""
+    """How a running stream reports why it ends; None if it cannot."""
 
 
 def watch_stream(frames: Frames, form: Form, kind: Kind, query: Query, clock: Clock) -> StreamResponse:

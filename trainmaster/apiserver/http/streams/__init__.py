@@ -1,1 +1,1 @@
-"""exec, attach and port-forward: a request becomes a session of byte streams between a client and a Pod."""
+"""exec, attach and port-forward: sessions of byte streams between a client and a Pod."""

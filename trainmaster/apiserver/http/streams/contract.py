@@ -1,6 +1,6 @@
-"""What the API server needs of whoever runs Pods: programs with streams, and connections inside a Pod's network.
+"""What the API server needs from the node: programs with streams, and connections inside a Pod's network.
 
-Protocols, because the API server runs no Pods; the node implements them and `app` brings both together. Errors are
+These are protocols, because the API server runs no Pods; the node implements them and `app` connects both. Errors are
 `PodStreamError`, whose text is shown to the user.
 """
 
@@ -14,12 +14,12 @@ from trainmaster.api.meta import Object
 
 
 class PodStreamError(Exception):
-    """It cannot be done; the text says why in one line."""
+    """The request failed; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a client asked for."""
+    """What a client requested."""
 
     container: str
     stdin: bool
@@ -38,7 +38,7 @@ class RunningProgram(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """To its standard input; waits until it was taken. What nobody reads any more is dropped."""
+        """Writes to its standard input and waits until it is accepted. Data that nobody reads any more is dropped."""
         ...
 
     def close_input(self) -> None: ...
@@ -46,11 +46,11 @@ class RunningProgram(Protocol):
     async def resize(self, columns: int, rows: int) -> None: ...
 
     async def wait(self) -> int:
-        """Its exit code; 0 when something that was attached to has ended."""
+        """Its exit code; 0 when an attached container has ended."""
         ...
 
     async def close(self) -> None:
-        """Lets go of it in every case; a program started by exec that still runs is killed."""
+        """Must always be called; kills a program started by exec that is still running."""
         ...
 
 

@@ -1,8 +1,8 @@
 """port-forward: TCP connections to ports of a Pod, carried by the streams of a session.
 
-kubectl opens two SPDY streams for each connection, `error` and `data`, that belong together by `requestid`. Other
-clients name the ports in the query and get two numbered channels for each, with one connection. What goes wrong with
-one connection is written to its error stream and concerns no other.
+kubectl opens two SPDY streams per connection, `error` and `data`, that are matched by `requestid`. Other clients name
+the ports in the query and get two numbered channels for each, with one connection. An error of one connection is
+written to its error stream and does not affect others.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Connect = Callable[[int], Awaitable[Tunnel]]
 class Forwarder:
     connect: Connect
     describe: str
-    """Which Pod, for error texts."""
+    """Names the Pod in error messages."""
     ports: tuple[int, ...] = ()
-    """Of numbered channels."""
+    """Ports of numbered channels."""
 
     async def serve_streams(self, session: StreamSession) -> None:
         assert isinstance(session, SpdyStreams)
@@ -71,7 +71,7 @@ class Forwarder:
         await self._forward(port, data, error, is_shared=False)
 
     async def _forward(self, port: int, data: Channel, error: Channel, *, is_shared: bool) -> None:
-        """`is_shared`: the client can end its direction alone, so both are waited for."""
+        """`is_shared`: the client can close its direction alone, so both are waited for."""
         try:
             tunnel = await self.connect(port)
         except PodStreamError as failure:

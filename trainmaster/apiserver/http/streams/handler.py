@@ -1,8 +1,8 @@
-"""pods/NAME/exec, attach and portforward: who may, to which container, and in which protocol.
+"""pods/NAME/exec, attach and portforward: authorization, choice of the container, and the protocol upgrade.
 
-Refusals come before the upgrade, as a Status with upstream's sentences. GET (WebSocket) needs `create` besides `get`,
-as in Kubernetes since 1.35: what runs programs in Pods is not reading. The first protocol of the server's list that the
-client offers is spoken.
+Refusals precede the upgrade, as a Status with upstream's messages. GET (WebSocket) requires `create` in addition to
+`get`, as in Kubernetes since 1.35, because running programs in Pods is not reading. The first protocol in the server's
+list that the client offers is used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_PORTS = 64
 
 @dataclass(frozen=True, slots=True)
 class UpgradeResponse:
-    """A session instead of an answer: `open` makes what is fed with the client's bytes, `serve` runs until its end."""
+    """A session instead of an answer: `open` creates the consumer of the client's bytes, `serve` runs until its end."""
 
     headers: bytes
     open: Callable[[Wire], StreamSession]
@@ -216,7 +216,7 @@ def _accept_websocket(request: ApiRequest, protocol: str) -> bytes:
         raise status.bad_request("unable to upgrade: not a WebSocket handshake of version 13")
     origin = headers.get("origin")
     if origin and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
-        # A page of somebody else in a browser that holds a client certificate.
+        # Protects against other web pages in a browser that holds a client certificate.
         raise StatusError(403, "Forbidden", "unable to upgrade: the Origin is not this server")
     accept = b"Upgrade: websocket\r\n" + header_line("Sec-WebSocket-Accept", websocket.build_accept(key))
     return accept + (header_line("Sec-WebSocket-Protocol", protocol) if protocol else b"")

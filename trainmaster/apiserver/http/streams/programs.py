@@ -1,7 +1,7 @@
-"""exec and attach: pumps bytes between the channels of a session and a program in a Pod, and says how it ended.
+"""exec and attach: copies data between the channels of a session and a program in a Pod, and reports its exit.
 
-The end is a Status on the error channel, from which clients take the exit code. A client that leaves takes the program
-that it had executed with it. Used by `handler`.
+The exit is reported as a Status on the error channel, from which clients take the exit code. When a client disconnects,
+the program that it started with exec is killed. Used by `handler`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainmaster.kit.scopes import Scope, finish
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 STREAM_SECONDS = 30.0
-"""A SPDY client has so long to open its streams."""
+"""How long a SPDY client may take to open its streams."""
 _NAMES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 _LONGEST_SIZE = 1024
 _LARGEST_TERMINAL = 65535
@@ -30,7 +30,7 @@ Channels = dict[int, Channel]
 
 @dataclass(frozen=True, slots=True)
 class ProgramServer:
-    """Serves one session: `start` is asked for the program once the client's streams are there."""
+    """Serves one session: calls `start` once the client's streams are open."""
 
     wanted: StreamOptions
     start: Callable[[], Awaitable[RunningProgram]]
@@ -117,7 +117,7 @@ async def _copy_in(channel: Channel, program: RunningProgram) -> None:
 
 
 async def _follow_size(channel: Channel, program: RunningProgram) -> None:
-    """Sizes are JSON objects, one after the other; a client may split them as it likes."""
+    """Sizes are consecutive JSON objects, which a client may split arbitrarily."""
     text = b""
     while data := await channel.read():
         text += data
@@ -131,7 +131,7 @@ async def _follow_size(channel: Channel, program: RunningProgram) -> None:
 
 
 def read_size(text: bytes) -> tuple[int, int] | None:
-    """Columns and rows; None for what is none, which a terminal ignores."""
+    """Columns and rows; None if invalid, which is ignored."""
     try:
         found = orjson.loads(text)
         columns, rows = found["Width"], found["Height"]
@@ -155,7 +155,7 @@ def build_end(code: int) -> Object:
 
 
 def build_failure(text: str) -> Object:
-    """The program was never there."""
+    """The program could not be started."""
     return {
         "metadata": {},
         "status": "Failure",

@@ -1,10 +1,9 @@
-"""Channels of bytes in an upgraded connection: numbered ones in WebSocket messages, or SPDY streams.
+"""Channels of bytes in an upgraded connection: numbered channels in WebSocket messages, or SPDY streams.
 
-A session is fed by the connection and gives `Channel`s to those who serve it. SPDY runs on the bare connection or
-inside a WebSocket.
+A session is fed by the connection and provides `Channel`s. SPDY runs on the bare connection or inside a WebSocket.
 
-Back-pressure in both directions: writing waits for the client, and while more than `HIGH` bytes wait to be read by the
-Pod nothing is read from the client. So a session holds about `HIGH` bytes, whatever either side does.
+Backpressure works in both directions: writing waits for the client, and while more than `HIGH` bytes wait to be read by
+the Pod nothing is read from the client. So a session buffers about `HIGH` bytes.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from trainmaster.edge.connection import FramingError
 HIGH = 256 * 1024
 LOW = 64 * 1024
 MOST_STREAMS = 256
-"""SPDY streams at a time; port-forward needs two for each connection."""
+"""Concurrent SPDY streams; port-forward needs two per connection."""
 _CLOSE_CHANNEL = 255
 
 
 class Wire(Protocol):
-    """A connection that speaks HTTP no more."""
+    """A connection after an upgrade."""
 
     def write(self, data: bytes) -> None: ...
 
     async def wait_until_writable(self) -> None:
-        """ConnectionResetError when the peer is gone."""
+        """Raises ConnectionResetError if the peer is gone."""
         ...
 
     def hold_reading(self) -> None: ...
@@ -40,12 +39,12 @@ class Wire(Protocol):
     def resume_reading(self) -> None: ...
 
     def linger(self) -> None:
-        """Ends it when the peer has had time to read."""
+        """Closes it after the peer has had time to read."""
         ...
 
 
 class Channel:
-    """One stream of a session; each side may end its direction."""
+    """One stream of a session; each side can close its direction."""
 
     def __init__(self, session: StreamSession, number: int, headers: Mapping[str, str] | None = None) -> None:
         self.number = number
@@ -58,7 +57,8 @@ class Channel:
         self.writable = True
 
     async def read(self) -> bytes:
-        """What has come; b"" when the peer ended its direction. ConnectionResetError when it gave up the channel."""
+        """The data that has arrived; b"" when the peer closed its direction. Raises ConnectionResetError if it reset
+        the channel."""
         while not self._pieces:
             if self._broken:
                 raise ConnectionResetError("the client closed the stream")
@@ -78,7 +78,7 @@ class Channel:
         await self._session.send(self, data)
 
     def end(self) -> None:
-        """We write no more."""
+        """Closes our direction."""
         if self.writable:
             self.writable = False
             self._session.send_end(self)
@@ -115,19 +115,19 @@ class StreamSession(ABC):
         self._held = False
         self.ended = False
         self.verdict: StatusError | None = None
-        """Why the client may not go on; set before whoever serves the session is cancelled."""
+        """Why the client may not continue; set before the serving task is cancelled."""
 
     @abstractmethod
     def feed(self, data: bytes) -> None:
-        """Bytes from the client. FramingError: it is to be cut off."""
+        """Bytes from the client. Raises FramingError to disconnect it."""
 
     @abstractmethod
     def close(self, code: int = websocket.NORMAL, reason: str = "") -> None:
-        """Says good-bye; what was written before arrives."""
+        """Closes the session after everything written before has been sent."""
 
     @abstractmethod
     def probe(self) -> None:
-        """Sends something that needs no answer: a peer that is gone is noticed that way while nothing is read."""
+        """Sends something that needs no answer, to notice a disconnected peer while nothing is read."""
 
     async def send(self, channel: Channel, data: bytes) -> None:
         await self._wire.wait_until_writable()
@@ -136,7 +136,7 @@ class StreamSession(ABC):
         await self._wire.wait_until_writable()
 
     def send_last(self, channel: Channel, data: bytes) -> None:
-        """Without waiting, before it is closed."""
+        """Sends without waiting, before closing."""
         if not self.ended and channel.writable:
             self._wire.write(self._build(channel, data))
 
@@ -164,7 +164,7 @@ class StreamSession(ABC):
 
 
 class WebSocketEnd:
-    """Our end of a WebSocket: answers pings, and hands on the pieces of messages."""
+    """Our end of a WebSocket: answers pings, and passes on pieces of messages."""
 
     def __init__(self, wire: Wire, on_piece: Callable[[bytes, bool], None], on_close: Callable[[], None]) -> None:
         self._wire = wire
@@ -200,7 +200,7 @@ class NumberedChannels(StreamSession):
         self._can_half_close = can_half_close
         self._socket = WebSocketEnd(wire, self._take, self._end_all)
         self._current = -1
-        """Channel of the message that is being read; -1 before its first byte."""
+        """Channel of the current message; -1 before its first byte."""
 
     def feed(self, data: bytes) -> None:
         self._socket.feed(data)
@@ -225,7 +225,7 @@ class NumberedChannels(StreamSession):
             channel.take_reset()
 
     def send_end(self, channel: Channel) -> None:
-        """Only the client can end a channel in this protocol; ours end with the session."""
+        """In this protocol only the client can close a channel; ours end with the session."""
 
     def _build(self, channel: Channel, data: bytes) -> bytes:
         return websocket.build_head(len(data) + 1) + bytes((channel.number,)) + data
@@ -239,7 +239,7 @@ class NumberedChannels(StreamSession):
 
 
 class SpdyStreams(StreamSession):
-    """Streams that the client opens, each with headers; `wait_for_stream` hands them out in their order."""
+    """Streams that the client opens, each with headers; `wait_for_stream` returns them in order."""
 
     def __init__(self, wire: Wire, *, in_websocket: bool = False) -> None:
         super().__init__(wire)
@@ -258,7 +258,7 @@ class SpdyStreams(StreamSession):
             self._take(data)
 
     async def wait_for_stream(self) -> Channel | None:
-        """The next one; None when the client opens no more."""
+        """The next stream; None if the client opens no more."""
         while not self._fresh:
             if self.ended:
                 return None
@@ -316,7 +316,7 @@ class SpdyStreams(StreamSession):
         self._opened.set()
 
     def reset(self, channel: Channel) -> None:
-        """Gives the stream up in both directions."""
+        """Resets the stream in both directions."""
         if self._streams.pop(channel.number, None) is not None:
             self._write(self._writer.build_reset(channel.number))
             channel.take_reset()

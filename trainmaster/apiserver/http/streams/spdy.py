@@ -1,11 +1,11 @@
-"""SPDY/3.1 framing, as much of it as kubectl uses, the server's side, without I/O.
+"""SPDY/3.1 framing, server side, without I/O; the subset that kubectl uses.
 
-kubectl before 1.30 runs exec and attach over it, every kubectl runs port-forward over it (since 1.31 inside a
-WebSocket). Header blocks share one compression state per direction, so every one of them is read, whatever becomes of
-its stream. Flow control windows are not used by these clients: TCP holds back the whole connection.
+kubectl before 1.30 uses it for exec and attach, every kubectl for port-forward (since 1.31 inside a WebSocket). Header
+blocks share one compression state per direction, so each must be read, even if its stream is refused. These clients do
+not use flow control windows: TCP slows down the whole connection.
 
-Invariant: of what a peer sends only an unfinished frame head or control frame is kept, and headers are bounded before
-and after decompression.
+Invariant: only an incomplete frame header or control frame is buffered, and headers are bounded before and after
+decompression.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class SpdyReader:
         self._left = 0
         self._stream = 0
         self._type = 0
-        """Of the control frame being read; 0 for data."""
+        """Type of the current control frame; 0 for data."""
         self._flags = 0
         self._in_frame = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """What these bytes complete; data is handed on as it comes. FramingError: the session ends."""
+        """The events that these bytes complete; data is passed on immediately. Raises FramingError."""
         events: list[Event] = []
         position = 0
         while True:
@@ -150,7 +150,7 @@ class SpdyReader:
         elif kind == _RST_STREAM:
             return Reset(_number(body, 0))
         elif kind == _PING:
-            # Even numbers are answers to our own.
+            # Even numbers are answers to our pings.
             return SpdyPing(body) if _number(body, 0) % 2 else None
         elif kind == _GOAWAY:
             return GoAway()
@@ -185,7 +185,7 @@ def _number(data: bytes, position: int) -> int:
 
 
 class SpdyWriter:
-    """Bytes to send. One per session, because of the compression state."""
+    """Builds frames. One per session, because of the compression state."""
 
     def __init__(self) -> None:
         self._deflate = zlib.compressobj(zdict=DICTIONARY)

@@ -1,9 +1,9 @@
-"""WebSocket framing (RFC 6455), the server's side, without I/O.
+"""WebSocket framing (RFC 6455), server side, without I/O.
 
-Own code instead of a library: messages may be gigabytes (`kubectl cp`), so they are handed on in pieces as they arrive
-and never put together. Used by `sessions`.
+Not a library, because messages may be gigabytes (`kubectl cp`): they are passed on in pieces as they arrive and never
+assembled. Used by `sessions`.
 
-Invariant: nothing is buffered but an unfinished frame head and an unfinished control frame, 139 bytes at most.
+Invariant: only an incomplete frame header or control frame is buffered, 139 bytes at most.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICY_VIOLATION = 1008
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of a message; text and binary messages are not told apart, because clients do not do so either."""
+    """Part of a message; text and binary messages are not distinguished, as clients do not either."""
 
     data: bytes
     first: bool
@@ -47,7 +47,7 @@ Event = Piece | WebSocketPing | Close
 
 
 def build_accept(key: str) -> str:
-    """What proves that the server understood the handshake's key."""
+    """The answer to the handshake's key."""
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _MAGIC, usedforsecurity=False).digest()).decode()
 
 
@@ -59,7 +59,7 @@ def is_valid_key(key: str) -> bool:
 
 
 def build_head(size: int, opcode: int = _BINARY) -> bytes:
-    """Head of an unmasked, unfragmented frame with that many bytes."""
+    """Header of an unmasked, unfragmented frame with that many bytes."""
     if size < 126:
         return bytes((0x80 | opcode, size))
     if size < 1 << 16:
@@ -85,7 +85,7 @@ def build_pong(data: bytes) -> bytes:
 
 
 def unmask(data: bytes, mask: bytes, offset: int) -> bytes:
-    """As one big number: byte by byte takes 50 times as long."""
+    """As one large integer: 50 times faster than byte by byte."""
     shift = offset % 4
     key = (mask[shift:] + mask[:shift]) * (len(data) // 4 + 1)
     mixed = int.from_bytes(data, "little") ^ int.from_bytes(key[: len(data)], "little")
@@ -99,7 +99,7 @@ class FrameReader:
         self._final = True
         self._mask = b""
         self._left = 0
-        """Bytes of the current frame that have not come yet."""
+        """Bytes of the current frame that have not arrived yet."""
         self._seen = 0
         self._in_frame = False
         self._in_message = False
@@ -107,7 +107,7 @@ class FrameReader:
         self._control = b""
 
     def feed(self, data: bytes) -> list[Event]:
-        """What these bytes complete. FramingError: nothing that follows can be understood."""
+        """The events that these bytes complete. Raises FramingError, after which the connection is unusable."""
         events: list[Event] = []
         position = 0
         while True:
@@ -122,7 +122,7 @@ class FrameReader:
                 return events
 
     def _take_head(self, data: bytes, position: int) -> int:
-        """Where the body begins; without `_in_frame` the head is not complete."""
+        """The position of the body; if `_in_frame` is not set the header is incomplete."""
         have = self._head + data[position : position + 14 - len(self._head)]
         if len(have) >= 2:
             self._check_head(have)

@@ -1,1 +1,1 @@
-"""Subresources that the registry alone cannot serve: logs, progress of training, tokens."""
+"""Subresources that the registry alone cannot serve: logs, training progress, tokens."""

@@ -1,6 +1,6 @@
-"""pods/NAME/log: which container is meant and whether it can have a log; the bytes come from the node.
+"""pods/NAME/log: chooses the container and checks that it can have a log; the node provides the bytes.
 
-The node is injected as `PodLogs`, because the API server runs no Pods. The sentences are those of upstream's API server
+The node is injected as `PodLogs`, because the API server runs no Pods. The messages are those of upstream's API server
 and kubelet.
 """
 
@@ -26,9 +26,9 @@ from trainmaster.jobs.models.pods import Pod
 
 class PodLogs(Protocol):
     def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
-        """The log of one container as pieces that end with a line; with `follow` until the container ends.
+        """The log of one container in pieces that end with a line; with `follow` until the container ends.
 
-        StatusError when there is none.
+        Raises StatusError if there is none.
         """
         ...
 

@@ -1,9 +1,9 @@
 """POST trainjobs/NAME/status: training code reports its progress (Trainer's status server, on the same path).
 
-A token for the audience of that one TrainJob is enough: bound to a Pod, as the node hands them out, the Pod must work
-for that job; unbound, it may be of any ServiceAccount in its namespace. Others need the right to create
-`trainjobs/status`. Whole objects in the body go the ordinary way. What a report must look like and what is stored of
-it is decided in `api/training/reports.py`.
+A token for the audience of that TrainJob is sufficient: if it is bound to a Pod, as those from the node are, the Pod
+must belong to the job; an unbound one may be of any ServiceAccount in its namespace. Others need permission to create
+`trainjobs/status`. Complete objects in the body are handled like any other write. `api/training/reports.py` defines the
+format of a report and what is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 
 PER_SECOND, BURST = 1.0, 10
-"""Reports of one TrainJob: its clients send one in five seconds, and the first and the last at once."""
+"""Rate limit per TrainJob: clients send a report every five seconds, and the first and last one immediately."""
 _POD_NAME = "authentication.kubernetes.io/pod-name"
 _POD_UID = "authentication.kubernetes.io/pod-uid"
 _REMEMBERED = 4096
@@ -41,7 +41,7 @@ class ProgressEndpoint:
         self._clock = clock
         self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
         self._reporters: dict[str, reports.ReportingPod] = {}
-        """By Pod uid; nothing in it changes while the Pod exists, and a token ends with its Pod."""
+        """By Pod uid; entries do not change while the Pod exists, and a token ends with its Pod."""
 
     def concerns(self, request: ApiRequest) -> bool:
         route = request.route
@@ -49,9 +49,9 @@ class ProgressEndpoint:
             return False
         return route.group == TRAIN_JOBS.group and None not in self._kinds.values() and b'"kind"' not in request.body
 
-    def handle(self, request: ApiRequest, meet: Callable[[ApiRequest], None]) -> Response:
+    def handle(self, request: ApiRequest, admit_caller: Callable[[ApiRequest], None]) -> Response:
         self._admit(request)
-        meet(request)
+        admit_caller(request)
         report = reports.parse(request.body)
         if report is None:
             return Response(b"{}")
@@ -60,7 +60,7 @@ class ProgressEndpoint:
         if trainjob is None:
             raise reports.refuse_name()
         reporter = self._find_reporter(request.identity, route.namespace)
-        # It has the name of its TrainJob.
+        # It has the same name as its TrainJob.
         jobset = self._find(JOB_SETS, route.namespace, route.name)
         if reporter is not None:
             reports.check_reporter(reporter, trainjob, jobset)
@@ -96,7 +96,7 @@ class ProgressEndpoint:
         return found
 
     def _find_reporter(self, identity: ActingIdentity, namespace: str) -> reports.ReportingPod | None:
-        """None: the token is bound to no Pod. One that is good names a Pod that exists."""
+        """None if the token is not bound to a Pod. A valid bound token names an existing Pod."""
         names, uids = identity.extra.get(_POD_NAME), identity.extra.get(_POD_UID)
         if not names or not uids:
             return None

@@ -1,4 +1,4 @@
-"""serviceaccounts/NAME/token: the bridge from the registry's subresource to the issuer of tokens."""
+"""serviceaccounts/NAME/token: connects the registry's subresource with the token issuer."""
 
 from __future__ import annotations
 
