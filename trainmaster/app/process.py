@@ -45,7 +45,7 @@ def raise_descriptor_limit() -> int:
 
 
 def go_last_without_memory() -> None:
-    """Takes root. Zygote and shims inherit it; programs in Pods go first (`shim.birth`)."""
+    """Takes root. Zygote and shims inherit it; programs in Pods go first (`shim.launch`)."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
 

@@ -28,7 +28,7 @@ from trainmaster.node.machine.state import (
     make_state,
     mark_ended,
 )
-from trainmaster.node.shims.found import FoundAttempt, FoundPod
+from trainmaster.node.shims.pod_directory import FoundAttempt, FoundPod
 from trainmaster.shim.protocol import Exited, Started
 
 LOST = "ContainerStatusUnknown"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainmaster.shim import birth, endings, warm
+from trainmaster.shim import exits, launch, warm
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
 from trainmaster.shim.loop import Loop, Timer, get_monotonic, get_wall
 from trainmaster.shim.processes import TOKEN, kill_quietly, list_children, make_token, read_inner_pid
@@ -124,7 +124,7 @@ class Attempt:
             stdio = self._open_terminal(opened) if self.spec.tty else self._open_pipes(opened)
             enter = lambda: self._sandbox.enter(self.spec)  # noqa: E731 - a closure for the child
             fork = lambda: self._sandbox.fork(self.spec)  # noqa: E731
-            self.pid, self._report = birth.fork_program(self.spec, stdio, enter, tty=self.spec.tty, fork=fork)
+            self.pid, self._report = launch.fork_program(self.spec, stdio, enter, tty=self.spec.tty, fork=fork)
         except OSError:
             for fd in tuple(self._outputs):
                 self._close_output(fd)
@@ -148,7 +148,7 @@ class Attempt:
         if self.spec.stdin:
             stdin, self.input = os.pipe2(os.O_CLOEXEC)
         else:
-            stdin = birth.open_stdin()
+            stdin = launch.open_stdin()
         opened.append(stdin)
         ends = []
         for stream in (STDOUT, STDERR):
@@ -201,7 +201,7 @@ class Attempt:
         try:
             os.pwrite(self._mark, encode(started), 0)
         except OSError as error:
-            birth.write_log(f"cannot record the start: {error}")
+            launch.write_log(f"cannot record the start: {error}")
         finally:
             os.close(self._mark)
             self._mark = -1
@@ -336,12 +336,12 @@ class Attempt:
     def _build_exited(self) -> Exited:
         assert self._status is not None and self.started is not None
         if self.started.error:
-            return Exited(endings.START_FAILED, self._died_at, error=self.started.error)
-        message = endings.read_message(self._paths, self.spec, failed=self._status != 0)
+            return Exited(exits.START_FAILED, self._died_at, error=self.started.error)
+        message = exits.read_message(self._paths, self.spec, failed=self._status != 0)
         if self._over_limit == "pids":
             message = message or f"killed: more than {self._sandbox.pod.limits.pids} processes and threads"
         killed = self._sandbox.was_oom_killed(self.spec.name) or self._over_limit == "memory"
-        return endings.build_exited(self._status, self._died_at, message, oom_killed=killed)
+        return exits.build_exited(self._status, self._died_at, message, oom_killed=killed)
 
     def _record_end(self) -> None:
         """Writes the exit. On a full disk this is retried, and nobody is notified before it is on disk."""
@@ -365,7 +365,7 @@ class Attempt:
         try:
             write_whole(path, content)
         except OSError as error:
-            birth.write_log(f"cannot write {path}: {error}")
+            launch.write_log(f"cannot write {path}: {error}")
             return False
         return True
 

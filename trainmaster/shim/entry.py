@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from trainmaster.shim import birth, processes, wire
+from trainmaster.shim import launch, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.pod import SandboxedPod
@@ -52,7 +52,7 @@ def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.soc
                 # The Pod's directory was removed: nobody can find this shim any more, and nothing can be recorded.
                 pod.abandon()
     except Exception:  # noqa: BLE001 - logged by the shim; the control plane sees that it is gone
-        birth.write_log(traceback.format_exc())
+        launch.write_log(traceback.format_exc())
         return 1
     os.close(lock)
     return 0
@@ -90,7 +90,7 @@ def rehearse() -> None:
 
 def _redirect(paths: Paths) -> None:
     """Sends the shim's own messages to a log file, which is created when there is something to write."""
-    birth.set_log(f"{paths.directory}/shim.log")
+    launch.set_log(f"{paths.directory}/shim.log")
 
 
 def _build(paths: Paths, lock: int) -> SandboxedPod:

@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from trainmaster.shim import birth, processes, sessions, usage, wire
+from trainmaster.shim import launch, processes, sessions, usage, wire
 from trainmaster.shim.attempt import AlreadyBegun, Attempt
 from trainmaster.shim.loop import WRITE, Loop, Timer, get_monotonic
 from trainmaster.shim.processes import kill_quietly
@@ -115,7 +115,7 @@ class SandboxedPod:
             except BlockingIOError:
                 return
             except (wire.WireError, OSError) as error:
-                birth.write_log(f"connection dropped: {error}")
+                launch.write_log(f"connection dropped: {error}")
                 self._drop(peer)
                 return
             if message is None:
@@ -149,7 +149,7 @@ class SandboxedPod:
         try:
             wire.send(peer.link, message, fds or [])
         except (OSError, wire.WireError) as error:
-            birth.write_log(f"connection dropped: {error}")
+            launch.write_log(f"connection dropped: {error}")
             self._drop(peer)
 
     def tell(self, message: Message) -> None:
@@ -458,7 +458,7 @@ class SandboxedPod:
         try:
             self._sandbox.close()
         except (OSError, SandboxError) as error:
-            birth.write_log(f"sandbox not removed: {error}")
+            launch.write_log(f"sandbox not removed: {error}")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._paths.socket)
         for peer, number in self._closing:

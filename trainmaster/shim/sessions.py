@@ -15,7 +15,7 @@ import termios
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainmaster.shim import birth
+from trainmaster.shim import launch
 from trainmaster.shim.attempt import Attempt, enlarge
 from trainmaster.shim.log_sink import STDERR, STDOUT
 from trainmaster.shim.loop import Loop
@@ -50,7 +50,7 @@ class ShimSession:
         stdio = (fds[0], fds[0], fds[0]) if self.tty >= 0 else (fds[0], fds[1], fds[2])
         pidfd = os.pidfd_open(attempt.pid)
         try:
-            self.pid, self._report = birth.fork_program(
+            self.pid, self._report = launch.fork_program(
                 spec, stdio, lambda: sandbox.join(spec, pidfd), tty=self.tty >= 0, fork=lambda: sandbox.fork(spec)
             )
         finally:

@@ -4,7 +4,7 @@ A warm interpreter has already imported slow libraries. This is checked in the c
 just before exec; in case of doubt the program is executed, and a note says why. A warm start is possible for a script,
 `-m` or `-c`, run by the interpreter of exactly the environment that was imported, if no variable that is read at exec
 or import time differs from the warm zygote's, and no file beside the script would have been imported instead. Used by
-`birth`; in a zygote without imports this is never called.
+`launch`; in a zygote without imports this is never called.
 """
 
 from __future__ import annotations

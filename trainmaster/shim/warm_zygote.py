@@ -17,7 +17,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from trainmaster.shim import birth, warm, workers
+from trainmaster.shim import launch, warm, workers
 from trainmaster.shim.program import OURS, WarmProgram, find_blas
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
@@ -36,7 +36,7 @@ def main(text: str) -> WarmProgram | None:
     """None if the zygote has ended. Otherwise this is a child, and the result is the program that it becomes."""
     options = json.loads(text)
     package, ground = sys.path[0], options["ground"]
-    birth.arrange_signals()
+    launch.arrange_signals()
     _close_inherited(int(ground["switch"]))
     linux.set_process_name("tm-warm")
     linux.set_subreaper()

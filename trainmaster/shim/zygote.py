@@ -18,7 +18,7 @@ import socket
 import traceback
 from typing import NoReturn
 
-from trainmaster.shim import birth, entry, processes, warm, wire
+from trainmaster.shim import launch, entry, processes, warm, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import linux
@@ -350,7 +350,7 @@ def main(arguments: list[str]) -> int:
     os.setsid()
     if os.fork():
         return 0
-    birth.arrange_signals()
+    launch.arrange_signals()
     os.closerange(3, 1024)
     folder = f"{root}/{FOLDER}"
     os.makedirs(folder, 0o700, exist_ok=True)

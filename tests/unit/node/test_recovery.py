@@ -13,7 +13,7 @@ from trainmaster.node.machine.model import read_plan
 from trainmaster.node.machine.outcome import decide_phase
 from trainmaster.node.machine.state import ContainerStage, HookStage, Moment, PodState
 from trainmaster.node.recovery import note_lost, rebuild_state
-from trainmaster.node.shims.found import FoundAttempt, FoundPod
+from trainmaster.node.shims.pod_directory import FoundAttempt, FoundPod
 from trainmaster.shim.protocol import Exited, Started
 
 pytestmark = pytest.mark.unit

@@ -19,7 +19,7 @@ from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.installation.removal import RemovalPlan, make_plan, remove
 from trainmaster.cli.output import print_table
-from trainmaster.node.shims.found import list_live
+from trainmaster.node.shims.pod_directory import list_live
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from typing import Literal
 from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Settings
 from trainmaster.node.host.isolation import IsolationError, decide_level, run_probe
-from trainmaster.node.shims.found import list_live
+from trainmaster.node.shims.pod_directory import list_live
 from trainmaster.shim import probe
 from trainmaster.shim.probe import IsolationFinding
 from trainmaster.shim.protocol import PLAIN

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
-from trainmaster.node.shims.found import list_live
+from trainmaster.node.shims.pod_directory import list_live
 from trainmaster.shim.trees import TreeWalk, remove_tree
 
 STATE = {

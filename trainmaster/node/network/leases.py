@@ -41,7 +41,7 @@ from trainmaster.node.network.addresses import (
     list_peer_names,
 )
 from trainmaster.node.network.ports import PortLeases, choose_free
-from trainmaster.node.shims.found import FoundPod
+from trainmaster.node.shims.pod_directory import FoundPod
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
 

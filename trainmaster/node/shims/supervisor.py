@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.shims.found import FoundPod, is_locked, read_found
 from trainmaster.node.shims.link import Answer, ShimError, ShimGone, ShimLink
+from trainmaster.node.shims.pod_directory import FoundPod, is_locked, read_found
 from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.node.shims.zygotes import ZygoteError, Zygotes
 from trainmaster.shim import wire

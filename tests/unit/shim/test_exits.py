@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim.endings import build_exited, read_message
+from trainmaster.shim.exits import build_exited, read_message
 from trainmaster.shim.protocol import ContainerSpec, Exited, Paths
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.node.shims.found import FoundAttempt, read_found
+from trainmaster.node.shims.pod_directory import FoundAttempt, read_found
 from trainmaster.shim.processes import read_boot_id
 from trainmaster.shim.protocol import (
     ContainerSpec,
