@@ -57,8 +57,8 @@ class EdgeLimits:
     """How many of those requests may arrive at once."""
     loop_share: float = 0.1
     """The fraction of the API server's time that one user who is not an administrator may use while others send
-    requests; 0 is no limit. Requests above it are delayed, and refused only if they would have to wait for ten seconds
-    or more."""
+    requests; 0 is no limit. Requests above it are delayed, and refused only if they would have to wait for more than
+    ten seconds."""
     watchers: int = 2000
     """Open watches, followed logs and sessions (exec, attach, port-forward) in total, and as many event streams of
     REST. More: 429."""

@@ -8,7 +8,7 @@ no failure goes unnoticed in a task that nobody awaits.
         scope.spawn_forever(self._maintain(), name="store.maintain")
         yield self
 
-A single failure leaves the scope as it is; two or more leave it as an exception group.
+A single failure is raised unchanged; two or more are raised as an exception group.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ class LoopShares:
             # The estimate was charged by `plan`.
             turns.free_at = max(turns.free_at, now) + (taken - turns.guess) / self._share
         else:
-            # While a user is alone the debt is capped at one request beyond the burst, so it does not count once others
-            # come.
+            # The debt is capped at the burst plus this request, so that a user who was alone does not wait long once
+            # others come.
             most = now + (_BURST_SECONDS + taken) / self._share
             turns.free_at = min(max(turns.free_at, now) + taken / self._share, max(turns.free_at, most))
         turns.guess += (taken - turns.guess) / 8
