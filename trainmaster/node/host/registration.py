@@ -104,7 +104,7 @@ class NodeKeeper:
         self._told: tuple[str, ...] = ()
         self._disk_short_at: float | None = None
         self._disk_said_short = False
-        """Whether the disk was reported as short since the last check."""
+        """Whether the Node reported DiskPressure at the last check."""
         self.trouble = "the node has not been registered yet"
         """Why the Node object is not up to date; empty if it is."""
 
