@@ -18,7 +18,7 @@ import socket
 import traceback
 from typing import NoReturn
 
-from trainmaster.shim import launch, entry, processes, warm, wire
+from trainmaster.shim import entry, launch, processes, warm, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import linux
