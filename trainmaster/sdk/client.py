@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.5
 __all__ = ["KubernetesBackendConfig", "TrainerClient", "read_message"]
 
 
-class TrainerClient(_SdkClient):
+class TrainerClient(_SdkClient):  # type: ignore[misc]  # the SDK is not installed where types are checked
     def train(
         self,
         runtime: Any = None,

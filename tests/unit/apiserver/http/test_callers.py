@@ -28,10 +28,10 @@ def make_request(user: str, *groups: str) -> ApiRequest:
 def refuse(callers: CallerLimits, user: str) -> TooFastError:
     """What this user hears who does not stop asking, while others ask too."""
     for _ in range(20_000):
-        callers.meet(make_request("neighbour", MASTERS))
+        callers.admit_caller(make_request("neighbour", MASTERS))
         request = make_request(user)
         try:
-            callers.meet(request)
+            callers.admit_caller(request)
         except NotYetError:
             request.has_waited = True
         except TooFastError as error:
@@ -54,5 +54,5 @@ def test_who_would_wait_too_long_is_told_the_share() -> None:
 def test_administrators_are_never_refused() -> None:
     callers = make_limits(ApiLimits(requests_per_second=1.0, request_burst=1))
     for _ in range(100):
-        callers.meet(make_request("root", MASTERS))
-        callers.meet(make_request("other", MASTERS))
+        callers.admit_caller(make_request("root", MASTERS))
+        callers.admit_caller(make_request("other", MASTERS))

@@ -23,7 +23,7 @@ def test_a_stream_that_somebody_else_holds_open_ends_some_time_after_the_program
         theirs, held = os.pipe2(os.O_CLOEXEC)
         reader = FdReader(theirs)
         os.write(held, b"last words")
-        reader.hurry(0.01)
+        reader.end_after_idle(0.01)
         assert [await reader.read(), await reader.read()] == [b"last words", b""]
         reader.close()
         os.close(held)
