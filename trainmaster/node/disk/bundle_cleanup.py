@@ -1,7 +1,7 @@
-"""Forgets code that nobody needs: bundles that no object of the API and no record in history mentions.
+"""Deletes unused bundles: those that no API object and no record in history refers to.
 
-Runs with the node, now and then. A bundle that was packed within the last day stays in any case: its job may be about
-to be submitted. Where history cannot be read, everything stays.
+Runs with the node from time to time. A bundle that was packed within the last day is kept, because its job may be about
+to be submitted. If history cannot be read, nothing is deleted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEEP = timedelta(days=1)
 _FIRST_SECONDS = 300.0
 _EVERY_SECONDS = 6 * 3600.0
 _PAGE = 500
-# ConfigMaps hold the snapshots of runtimes, from which jobs go on after the runtime is gone.
+# ConfigMaps contain snapshots of runtimes, which jobs use after the runtime is gone.
 _PLACES: tuple[GVR, ...] = (
     TRAIN_JOBS, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, CONFIG_MAPS,
 )  # fmt: skip
@@ -63,15 +63,15 @@ class BundleCleanup:
         await self._clock.sleep(_FIRST_SECONDS)
         while True:
             try:
-                gone = await self.tidy()
+                gone = await self.delete_unused()
                 if gone:
                     log.info("code forgotten", extra={"action": "bundles.forgotten", "count": len(gone)})
             except (OSError, StatusError) as error:
                 log.warning("code not forgotten", extra={"action": "bundles.failed", "error": str(error)})
             await self._clock.sleep(_EVERY_SECONDS)
 
-    async def tidy(self) -> list[str]:
-        """The digests that went."""
+    async def delete_unused(self) -> list[str]:
+        """Returns the deleted digests."""
         before = (self._clock.now() - KEEP).timestamp()
         left = set(await asyncio.to_thread(self._store.list_unused, (), before=before))
         try:

@@ -1,11 +1,11 @@
-"""The parts of the control plane as Pods in `kubeflow-system`, so that people find what they would find on a cluster.
+"""Shows the parts of the control plane as Pods in `kubeflow-system`, as on a cluster.
 
-Each Pod shows what its part says of itself: ready, or why not. They are mirrors (as a static Pod's are): the scheduler
-and the node leave them alone, and one that somebody deletes comes back. A Pod is written when its state changes, never
-otherwise; looking costs a few function calls every few seconds.
+Each Pod shows whether its part is ready, or why not. They are mirror Pods (like those of static Pods): the scheduler
+and the node ignore them, and a deleted one is created again. A Pod is written only when its state changes; checking
+takes a few function calls every few seconds.
 
-A start changes all of them, since they say when they began. Where they are shown already that waits a moment: a job
-that was the reason for the start comes first.
+A start changes all of them, because they show when they started. If they exist already this is delayed a little, so
+that a job that caused the start comes first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CONTROLLER_NAMES = {
 """The first two as upstream's Deployments are called."""
 
 Check = Callable[[], str]
-"""Empty while the part is ready; otherwise why it is not."""
+"""Empty if the part is ready; otherwise why it is not."""
 
 
 def name_controller(name: str) -> str:
@@ -69,7 +69,7 @@ class Components:
                 if is_first and (await self._list_shown()).keys() == self._checks.keys():
                     await self._clock.sleep(START_SECONDS)
                 is_first = False
-                await self.look()
+                await self.sync()
             except (StatusError, OSError) as error:
                 log.warning("components not shown", extra={"action": "components.unwritten", "error": str(error)})
             await self._clock.sleep(LOOK_SECONDS)
@@ -78,8 +78,8 @@ class Components:
         options = ListOptions(label_selector=f"{PART_OF}=trainmaster")
         return {pod["metadata"]["name"]: pod for pod in (await self._client.list(PODS, NAMESPACE, options)).items}
 
-    async def look(self) -> None:
-        """Makes what is shown true."""
+    async def sync(self) -> None:
+        """Updates the Pods."""
         shown = await self._list_shown()
         for name, pod in shown.items():
             if name not in self._checks or "deletionTimestamp" in pod["metadata"]:
@@ -91,7 +91,7 @@ class Components:
             await self._show(name, known, check())
 
     async def _remove(self, pod: Object) -> None:
-        """At once: there is no process to wait for."""
+        """Immediately, because there is no process to wait for."""
         meta = pod["metadata"]
         try:
             await self._client.delete(PODS, meta["name"], NAMESPACE, DeleteOptions(grace_seconds=0, uid=meta["uid"]))

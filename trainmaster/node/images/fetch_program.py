@@ -36,12 +36,12 @@ def forbid_programs() -> None:
     """From here on this process executes nothing, except the program that pip asks for an index's password."""
     keyring = shutil.which("keyring")
 
-    def look(event: str, details: tuple) -> None:  # type: ignore[type-arg]
+    def audit(event: str, details: tuple) -> None:  # type: ignore[type-arg]
         if event not in _STARTS or (event == "subprocess.Popen" and keyring and details[0] == keyring):
             return
         raise PermissionError(f"packages are not built here ({event})")
 
-    sys.addaudithook(look)
+    sys.addaudithook(audit)
 
 
 def refuse_urls() -> None:

@@ -65,9 +65,9 @@ def test_what_is_old_and_mentioned_nowhere_goes(tmp_path: Path) -> None:
         stage.archive(recorded)
         held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}, "data": {"runtime": f"x {shot} y"}}
         await stage.cluster.client.create(CONFIG_MAPS, held, "default")
-        assert await stage.tidier.tidy() == [unused]
+        assert await stage.tidier.delete_unused() == [unused]
         assert stage.store.list_digests() == sorted([young, used, recorded, shot])
-        assert await stage.tidier.tidy() == []
+        assert await stage.tidier.delete_unused() == []
 
     run(tmp_path, test)
 
@@ -77,7 +77,7 @@ def test_where_history_cannot_be_read_everything_stays(tmp_path: Path) -> None:
         digest = stage.pack("a")
         stage.history.mkdir()
         (stage.history / FILE).write_bytes(b"no database at all" * 100)
-        assert await stage.tidier.tidy() == []
+        assert await stage.tidier.delete_unused() == []
         assert stage.store.list_digests() == [digest]
 
     run(tmp_path, test)

@@ -87,12 +87,12 @@ def test_component_pods_are_written_only_when_something_changes_and_follow_what_
             ensure_built_ins(cluster.registry)
             client, clock = cluster.client, cluster.clock
             components = Components(client, clock, {"a": lambda: "", "b": lambda: "not yet"})
-            await components.look()
+            await components.sync()
             before = cluster.store.revision
             await clock.sleep(60)
-            await components.look()
+            await components.sync()
             assert cluster.store.revision == before
-            await Components(client, clock, {"a": lambda: ""}).look()
+            await Components(client, clock, {"a": lambda: ""}).sync()
             shown = (await client.list(PODS, NAMESPACE)).items
             assert [pod["metadata"]["name"] for pod in shown] == ["a"]
             assert MIRROR in shown[0]["metadata"]["annotations"]
@@ -106,10 +106,10 @@ def test_a_component_pod_that_somebody_deletes_comes_back() -> None:
         async with running_cluster() as cluster:
             ensure_built_ins(cluster.registry)
             components = Components(cluster.client, cluster.clock, {"a": lambda: ""})
-            await components.look()
+            await components.sync()
             first: Object = await cluster.client.get(PODS, "a", NAMESPACE)
             await cluster.client.delete(PODS, "a", NAMESPACE)
-            await components.look()
+            await components.sync()
             second = await cluster.client.get(PODS, "a", NAMESPACE)
             assert second["metadata"]["uid"] != first["metadata"]["uid"]
             assert await get_shown(cluster, "a") == ("Running", True, "")
