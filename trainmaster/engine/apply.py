@@ -1,7 +1,7 @@
-"""The two ways to carry out a plan's writes: as one transaction in-process, or in order through any client.
+"""Applies a plan's writes: as one transaction in-process, or in order through any client.
 
-A plan of hundreds of writes (the Pods of a large job) is carried out in several transactions, in order: as one it would
-keep everybody else waiting. Every plan must stand being cut anyway, since a crash can do it on a cluster.
+A plan of hundreds of writes (the Pods of a large job) is applied in several transactions, in order, because a single
+one would block everybody else. Plans must tolerate partial application anyway, since a crash can cause it on a cluster.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 
 
 LARGEST = 64
-"""Writes of one plan that are still one transaction: some milliseconds, in which nobody else gets a turn."""
+"""A plan with more writes is split: this many take some milliseconds, in which nothing else runs."""
 PIECE = 16
-"""Writes in each transaction of a plan that has to be cut. Many such pieces follow one another, and somebody else's
-write waits for several of them: until it is made, until its commit is begun, and until that is noticed."""
+"""Writes per transaction of a plan that is split. Pieces follow one another, and other writes wait for several of them:
+until they are made, until their commit starts, and until that is noticed."""
 
 
 class AtomicClient(Protocol):
-    """What `apiserver.local.LocalClient` offers beyond a Client."""
+    """What `apiserver.local.LocalClient` adds to a Client."""
 
     def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied: ...
 
@@ -53,9 +53,9 @@ def apply_one_by_one(client: Client) -> Apply:
 
 
 def is_passing(refusal: WriteRefusal) -> bool:
-    """The view was not up to date, or the server was busy: reading again and trying again is all there is to do."""
+    """Whether the view was stale or the server busy, so that a retry after reading again may succeed."""
     error = refusal.error
     if error.code == 404 and isinstance(refusal.write, Create):
-        # The kind is not served, or the namespace is gone: time alone does not help, and somebody should be told.
+        # The kind is not served, or the namespace is gone: retrying does not help, and it should be reported.
         return False
     return error.code in (404, 409, 410, 429) or error.code >= 500

@@ -1,4 +1,4 @@
-"""A controller: a reconcile function with its sources. Data that the manager runs and the property tests walk over."""
+"""A controller: a reconcile function with its sources, as data for the manager and the property tests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Controller:
     name: str
     """For metrics, logs, and as field manager of its writes."""
     kind: GVR
-    """What its requests name."""
+    """The kind that its requests name."""
     reconcile: Reconcile
     sources: tuple[ChangeSource, ...]
     reporter: str
-    """The component that its events name."""
+    """The reporting component of its events."""
     workers: int = 1

@@ -1,8 +1,8 @@
-"""Events of plans and of the node. What an event looks like and how repeats are counted stands in `client.events`.
+"""Records events of plans and of the node. `client.events` defines their format and counts repetitions.
 
-In-process an event is a write like any other and is made at once (`EventRecorder`). On a cluster a write takes
-milliseconds, so they queue (`QueuedRecorder`). An event that cannot be stored is logged and forgotten: it describes a
-change, it is not part of it.
+In-process an event is an ordinary, immediate write (`EventRecorder`). On a cluster a write takes milliseconds, so
+events are queued (`QueuedRecorder`). An event that cannot be stored is logged and dropped, because events are not
+essential.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Recorder(Protocol):
     async def record(self, note: Note, reporter: str) -> None: ...
 
     async def record_all(self, notes: Sequence[Note], reporter: str) -> None:
-        """The notes of one plan."""
+        """Records the notes of one plan."""
         ...
 
 
 class EventRecorder:
     def __init__(self, client: Client, clock: Clock, *, host: str = "", apply: Apply | None = None) -> None:
-        """`apply`: a cheaper way to write than the client's, for the first of a kind."""
+        """`apply`: a cheaper way to write than the client's, for new events."""
         self._apply = apply
         self._client = client
         self._clock = clock
@@ -51,7 +51,7 @@ class EventRecorder:
             applied = await self._apply([Create(EVENTS, event, decoded=True) for event in made], reporter)
             if applied.refusal is None:
                 return
-        # One of them is a repeat, or cannot be stored.
+        # One of them is a repetition, or cannot be stored.
         for event in made:
             try:
                 await events.write_event(self._client, event, count=1, last=now)

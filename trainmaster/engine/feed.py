@@ -1,7 +1,7 @@
-"""Feeds: where a manager hears of changes. It must be told only after its view shows the change.
+"""Feeds: how a manager learns of changes. A change must be reported only after the view shows it.
 
-Embedded, the view is the store itself and `WatchFeed` on the in-process client is right: a watch event is never ahead
-of it. On a cluster the view is a watch cache, which brings a feed of its own.
+Embedded, the view is the store itself and `WatchFeed` on the in-process client suffices: a watch event is never ahead
+of it. On a cluster the view is a watch cache, which has its own feed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 class Feed(Protocol):
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
-        """Runs for ever. First every object that exists, then every one that changes or goes, at least once each."""
+        """Runs forever. Reports every existing object, then every one that changes or is deleted, at least once
+        each."""
         ...
 
 
@@ -49,5 +50,5 @@ class WatchFeed:
             except (StatusError, OSError) as error:
                 log.warning("watch broke, trying again", extra={"resource": gvr.qualified, "error": str(error)})
                 await self._clock.sleep(backoff.next())
-            # A server that ends every watch at once must not make this a tight loop.
+            # Yield, so that a server that ends every watch immediately does not block the loop.
             await asyncio.sleep(0)

@@ -1,10 +1,10 @@
-"""Leader election by a coordination.k8s.io Lease: of several operators on a cluster, one works.
+"""Leader election with a coordination.k8s.io Lease: of several operators on a cluster, one works.
 
-The holder renews; others take over once they have seen no renewal for as long as the Lease lasts. Only the local clock
-decides how long that is, counted from when a record was first seen, so clocks of machines need not agree. Writes carry
-the resourceVersion that was read, so two candidates cannot both win.
+The holder renews; others take over when they have seen no renewal for the duration of the Lease. Only the local clock
+counts, from when a record was first seen, so clocks of machines need not agree. Writes carry the resourceVersion that
+was read, so two candidates cannot both win.
 
-Invariant: whoever cannot renew stops (`LeaseLost`) before anybody else may start. `operator.mode` uses it.
+Invariant: a holder that cannot renew stops (`LeaseLost`) before anybody else may start. Used by `operator.mode`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaseLost(Exception):
-    """The Lease could not be renewed in time, or somebody else holds it: stop at once."""
+    """The Lease could not be renewed in time, or somebody else holds it: stop immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class LeaseSettings:
     namespace: str
     name: str
     identity: str
-    """Unique among all candidates: a host or Pod name with something random."""
+    """Unique among all candidates: a host or Pod name with a random suffix."""
     duration: int = 15
-    """Seconds without a renewal after which others may take over. Whole seconds: the wire has no others."""
+    """Seconds without a renewal after which others may take over. An integer, as in the API."""
     deadline: float = 10.0
     """Seconds without a successful renewal after which the holder stops. Less than `duration`."""
     period: float = 2.0
@@ -47,7 +47,7 @@ class LeaseSettings:
 
 class Lease:
     def __init__(self, client: Client, settings: LeaseSettings, *, clock: Clock, ids: Ids) -> None:
-        # An attempt may take a period, and a period lies between two: the holder must have stopped by then.
+        # An attempt may take a period, and a period lies between two attempts: the holder must have stopped by then.
         if not 0 < settings.deadline + 2 * settings.period < settings.duration:
             raise ValueError("a lease needs deadline + 2 * period < duration")
         self._client = client
@@ -60,14 +60,14 @@ class Lease:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Waits until the Lease is ours. LeaseLost cancels the body; leaving gives the Lease back."""
+        """Waits until the Lease is ours. LeaseLost cancels the body; leaving releases the Lease."""
         await self._acquire()
         try:
             async with Scope("lease") as scope:
                 scope.spawn_forever(self._renew(), name="lease.renew")
                 yield
         finally:
-            await self._give_back()
+            await self._release()
 
     async def _acquire(self) -> None:
         told = False
@@ -85,7 +85,7 @@ class Lease:
     async def _renew(self) -> None:
         while True:
             await self._clock.sleep(self._settings.period)
-            # Counted from before the request: the server may have stored it at once and answered late.
+            # Counted from before the request, which the server may have stored immediately and answered late.
             began = self._clock.boot()
             if await self._try():
                 self._renewed_at = began
@@ -95,7 +95,7 @@ class Lease:
                 raise LeaseLost(f"the lease {self._settings.name} was taken by {self._seen[0] or 'nobody'}")
 
     async def _try(self) -> bool:
-        """One attempt to take or renew; False when it did not succeed, for whatever reason."""
+        """One attempt to acquire or renew; False if it failed for any reason."""
         try:
             async with asyncio.timeout(self._settings.period):
                 return await self._write()
@@ -126,7 +126,7 @@ class Lease:
         return self._clock.boot() - self._seen_at > lasts
 
     def _note(self, lease: Fields) -> None:
-        """Remembers when this record was first seen; its own times are another machine's and are not looked at."""
+        """Records when this record was first seen; its own times are another machine's and are ignored."""
         spec = read_spec(lease)
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
@@ -145,8 +145,8 @@ class Lease:
             "leaseTransitions": transitions if mine or not spec else transitions + 1,
         }
 
-    async def _give_back(self) -> None:
-        """So that the next one need not wait. When it fails they wait, and nothing is lost."""
+    async def _release(self) -> None:
+        """Releases the Lease, so that the next holder need not wait. If this fails, it waits."""
         settings = self._settings
         try:
             async with asyncio.timeout(settings.period):

@@ -1,14 +1,14 @@
-"""Runs controllers: sources fill queues, workers reconcile and carry out plans. All tasks belong to one scope.
+"""Runs controllers: sources fill queues, workers reconcile and apply plans. All tasks belong to one scope.
 
-One pass: read the view, get a plan, apply it, then send its events and note when to look again. A refusal that time
-or a fresh read can heal is tried again with back-off. Any other refusal goes back to the reconciler at once, as data;
-it returns a plan that only explains, and the object is looked at again with back-off. So nothing loops without a pause.
+One pass reads the view, gets a plan, applies it, sends its events and schedules the next pass. A temporary refusal is
+retried with back-off. Any other refusal is passed to the reconciler immediately, as data; it returns a plan that only
+reports it, and the object is retried with back-off. So nothing loops without a pause.
 
-A view on a cluster lags. After its own writes an object is not looked at again until the view shows them: a decision
-on a past in which they have not happened could make again what was taken away since, and mostly ends in a conflict.
+On a cluster the view is stale. After its own writes an object is not reconciled again until the view shows them: a
+decision based on an older state could repeat what was undone since, and mostly ends in a conflict.
 
-A look at a Job of thousands of Pods takes long, and the counts that it stores wake the next look. So a pass that only
-looked, and took long, is followed by a rest in proportion (`_decide_rest`): one object never takes the whole loop.
+A pass over a Job with thousands of Pods takes long, and the counts that it stores trigger the next one. So a long pass
+without other writes is followed by a proportional pause (`_decide_rest`), so that one object never blocks the loop.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from trainmaster.kit.timeline import Timeline
 log = logging.getLogger(__name__)
 
 _LONG = 0.01
-"""Seconds of a pass above which its object rests."""
+"""Seconds of a pass above which its object pauses."""
 _SHARE = 4.0
-"""Seconds of rest for each second of the pass: such an object gets a fifth of the loop."""
+"""Seconds of pause per second of the pass: such an object gets a fifth of the loop."""
 _LONGEST_REST = 1.0
 _LONGEST_LAG = 30.0
-"""Seconds that an object waits for the view at most; conflicts are better than standing still."""
+"""Maximum seconds to wait for the view; conflicts are better than no progress."""
 
 
 class Manager:
@@ -70,11 +70,11 @@ class Manager:
         self._effects = effects or {}
         pace = QueuePace()
         self._queues = {controller.name: WorkQueue[Request](clock, pace=pace) for controller in self._controllers}
-        # Per controller: each depends on other times of the same object.
+        # Per controller, because each depends on different times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
         self._troubles: dict[str, str] = {}
         self._unseen: dict[tuple[str, Request], tuple[float, tuple[tuple[GVR, str], ...]]] = {}
-        """(controller, request) to (until when to wait at most, what the view has to show)."""
+        """(controller, request) -> (deadline, what the view must show)."""
         metrics = metrics or Metrics()
         self._passes = metrics.counter(PASSES)
         self._seconds = metrics.histogram(SECONDS)
@@ -83,7 +83,7 @@ class Manager:
 
     @property
     def is_idle(self) -> bool:
-        """No request waits and none is worked on; wake-ups in the future do not count."""
+        """No request is queued or in progress; future wake-ups do not count."""
         return all(queue.is_idle for queue in self._queues.values())
 
     @property
@@ -92,11 +92,11 @@ class Manager:
         return tuple(controller.name for controller in self._controllers)
 
     def find_trouble(self, controller: str) -> str:
-        """Why the controller gets nowhere: its last pass ended with an error of its own. Empty while all is well."""
+        """Why the controller makes no progress: the error of its last pass. Empty if there is none."""
         return self._troubles.get(controller, "")
 
     def add(self, controller: str, request: Request) -> None:
-        """Asks for a look, as a source does."""
+        """Requests a pass, like a source."""
         self._queues[controller].add(request)
 
     @asynccontextmanager
@@ -143,16 +143,16 @@ class Manager:
                 rest = await self._pass(controller, queue, request)
             finally:
                 queue.done(request, rest)
-            # In-process nothing in a pass waits; the API server must get its turn between two passes.
+            # In-process a pass never awaits; let the API server run between two passes.
             await asyncio.sleep(0)
 
     async def _pass(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> float:
-        """Seconds that the object should rest."""
+        """Returns the seconds that the object should pause."""
         began = self._clock.monotonic()
         try:
             result, acted = await self._reconcile(controller, queue, request)
             self._troubles.pop(controller.name, None)
-        except Exception as error:  # the engine's border: one object's trouble must not stop the controller
+        except Exception as error:  # an error of one object must not stop the controller
             delay = queue.retry(request)
             log.exception("reconcile failed", extra={"retry_seconds": delay})
             self._troubles[controller.name] = f"the pass over {request} failed: {type(error).__name__}: {error}"
@@ -163,7 +163,7 @@ class Manager:
         return 0.0 if acted else _decide_rest(seconds)
 
     async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> tuple[str, bool]:
-        """(result for the metrics, whether it did more than look and report)."""
+        """(result for the metrics, whether it wrote more than a status)."""
         if self._is_behind(controller, request):
             queue.retry(request)
             return "behind", True
@@ -192,7 +192,7 @@ class Manager:
         return "refused", True
 
     def _is_behind(self, controller: Controller, request: Request) -> bool:
-        """Whether the view does not show yet what this controller wrote for the object."""
+        """Whether the view does not show this controller's own writes for the object yet."""
         key = (controller.name, request)
         limit, versions = self._unseen.get(key, (0.0, ()))
         if not versions:
@@ -222,7 +222,7 @@ class Manager:
         return None
 
     async def _perform(self, plan: Plan) -> bool:
-        """Whether a fresh look would see anything new."""
+        """Whether another pass would see anything new."""
         return any([await self._effects[effect.name](effect.subject) for effect in plan.effects])
 
     def _read_depths(self) -> dict[tuple[str, ...], float]:

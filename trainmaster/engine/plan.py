@@ -1,8 +1,8 @@
-"""What a reconciler returns: writes, one status patch, events, effects, and when to look again. All of it is data.
+"""What a reconciler returns: writes, one status patch, events, effects, and when to reconcile again. All as data.
 
-The manager applies a plan: in-process as one transaction, over HTTP in order and stopping at the first refusal. The
-status patch comes last, and events are sent only after everything was accepted. A plan never refers to the uid of an
-object that it creates.
+The manager applies a plan: in-process as one transaction, over HTTP in order, stopping at the first refusal. The status
+patch comes last, and events are sent only after everything was accepted. A plan never refers to the uid of an object
+that it creates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.kit.timeline import Now
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A Kubernetes event to send once the plan has been carried out."""
+    """A Kubernetes event to record once the plan has been applied."""
 
     about: Fields
     """The object as the reconciler saw it; only its reference is kept."""
@@ -32,25 +32,25 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that is not an API write, carried out once the plan's writes are accepted, by whoever the manager was
-    given for that name. It may be carried out again after a crash, so it must not matter how often."""
+    """Something other than an API write, performed once the plan's writes are accepted, by the function registered with
+    the manager under that name. It may be repeated after a crash, so it must be idempotent."""
 
     name: str
     subject: Object
 
 
 Perform: TypeAlias = Callable[[Object], Awaitable[bool]]
-"""Carries out an effect. True: something that the reconciler can see has changed, so it looks again at once."""
+"""Performs an effect. True: something that the reconciler sees has changed, so it runs again immediately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     writes: tuple[Write, ...] = ()
     status: Patch | None = None
-    """Carried out after `writes`: the one status write of a pass."""
+    """Applied after `writes`: the one status write of a pass."""
     notes: tuple[Note, ...] = ()
     requeue_after: float | None = None
-    """Seconds until the next look, computed from stored times; None when only events can change anything."""
+    """Seconds until the next pass, computed from stored times; None if only events can change anything."""
     effects: tuple[Effect, ...] = ()
 
     @property
@@ -61,6 +61,6 @@ class Plan:
 NOTHING = Plan()
 
 Reconcile: TypeAlias = Callable[[View, Request, Now, Sequence[WriteRefusal]], Plan]
-"""`Now` is the wall time for what is stored, and how long ago stored times are (`kit.timeline`).
-`refusals` is empty in a normal pass. When a plan was refused the function is called again at once with the
-refusals, and returns a plan that holds only what explains them."""
+"""`Now` is the wall time for what is stored, and how long ago stored times are (`kit.timeline`). `refusals` is empty in
+a normal pass. When a plan was refused, the function is called again immediately with the refusals, and returns a plan
+that only reports them."""

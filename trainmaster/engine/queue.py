@@ -1,12 +1,12 @@
 """The work queue of one controller: each request at most once, never two at a time, with back-off and wake-ups.
 
-Sources add requests; workers take them with `get` and give them back with `done`. A request that is added while a
-worker has it is handed out again afterwards, so nothing is lost and one object is never worked on twice at once. A
-worker can give a request back for a rest: what happens meanwhile is seen by one pass instead of many. For the same
-reason reports (`add_report`) let urgent requests go first, those of other queues with the same `QueuePace` too. All
-methods but `get` are synchronous and must be called on the loop's thread. Delays are of boot time, which goes on while
-a laptop sleeps; timers of the loop do not, so no wait is longer than a minute. The clock is injected: tests run in
-virtual time.
+Sources add requests; workers take them with `get` and return them with `done`. A request that is added while a worker
+has it is queued again afterwards, so nothing is lost and no object is handled twice at the same time. A worker can
+return a request with a pause, so that one pass handles everything that happens meanwhile. For the same reason reports
+(`add_report`) let urgent requests go first, including those of other queues with the same `QueuePace`. All methods
+except `get` are synchronous and must be called on the loop's thread. Delays are in boot time, which continues while a
+laptop sleeps; the loop's timers do not, so no wait is longer than a minute. The clock is injected: tests use virtual
+time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from trainmaster.kit.clock import Clock
 K = TypeVar("K")
 
 RETRY = BackoffPolicy(first=0.005, cap=60.0)
-"""Upstream starts with 5 ms too, and waits up to 1000 s; on one machine a minute is long enough."""
+"""Upstream also starts with 5 ms, and waits up to 1000 s; on one machine a minute is enough."""
 
 LONGEST_WAIT = 60.0
-"""Seconds after which timers are compared with boot time again: so late can one be after the machine has slept."""
+"""Seconds after which timers are compared with boot time again: how late one can be after the machine has slept."""
 
 
 PATIENCE = 0.1
-"""Seconds for which a report may wait while there is more urgent work all the time. At 32 TrainJobs at once it saves a
-quarter of the passes; with 0.02 it is a tenth."""
+"""Seconds for which a report may be delayed by more urgent work. With 32 TrainJobs at once this saves a quarter of the
+passes; with 0.02 it is a tenth."""
 
 
 class QueuePace:
-    """What several queues have to do together: reports of one wait while another has urgent requests."""
+    """Shared by several queues: reports of one wait while another has urgent requests."""
 
     def __init__(self) -> None:
         self.urgent = 0
@@ -59,7 +59,7 @@ class WorkQueue(Generic[K]):
         self._pace = pace or QueuePace()
         self._pace.join(self._wake_for_reports)
         self._reports: dict[K, float] = {}
-        """Until when each may wait."""
+        """Until when each may be delayed."""
         self._report_again: set[K] = set()
         self._ready: OrderedDict[K, None] = OrderedDict()
         self._busy: set[K] = set()
@@ -90,8 +90,8 @@ class WorkQueue(Generic[K]):
             self._changed.set()
 
     def add_report(self, key: K) -> None:
-        """Adds a key that may wait until no queue of the same pace has anything urgent: more reports come meanwhile,
-        and one look sees them all."""
+        """Adds a key that may wait until no queue of the same pace has anything urgent, so that one pass handles
+        several reports."""
         if key in self._busy or key in self._resting:
             self._report_again.add(key)
         elif key not in self._ready and key not in self._reports:
@@ -103,7 +103,7 @@ class WorkQueue(Generic[K]):
             self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Adds the key later. An earlier wake-up of the same key stays; a later one is replaced."""
+        """Adds the key later. An earlier wake-up of the same key is kept; a later one is replaced."""
         if seconds <= 0:
             self.add(key)
             return
@@ -125,11 +125,11 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """The key's work succeeded: its back-off starts over."""
+        """Resets the key's back-off after success."""
         self._failures.pop(key, None)
 
     def done(self, key: K, rest: float = 0.0) -> None:
-        """Gives the key back. Within `rest` seconds it is not handed out again; a back-off is rest enough."""
+        """Returns the key. It is not handed out again within `rest` seconds, unless it has a back-off anyway."""
         self._busy.discard(key)
         if rest <= 0 or key in self._failures:
             self._add_again(key)
@@ -148,7 +148,7 @@ class WorkQueue(Generic[K]):
             self.add_report(key)
 
     async def get(self) -> K:
-        """The next request, once there is one; cancelling it loses nothing."""
+        """Waits for the next request; can be cancelled safely."""
         while True:
             self._release_due()
             if self._ready:

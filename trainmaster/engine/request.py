@@ -1,4 +1,4 @@
-"""A request: the name of an object that somebody should look at. It carries no reason and no data (level-triggered)."""
+"""A request: the name of an object to reconcile. It has no reason and no data (level-triggered)."""
 
 from __future__ import annotations
 

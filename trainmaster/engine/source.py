@@ -1,8 +1,8 @@
-"""Sources: which changes wake which requests.
+"""Sources: which changes trigger which requests.
 
-A source names a collection and a function from a changed object to requests. The function gets the view, for
-mappings that need more than the object (all jobs that wait for a runtime); it must be cheap, because it runs for each
-change. Repeats cost nothing: the queue removes them.
+A source names a collection and a function from a changed object to requests. The function gets the view, for mappings
+that need more than the object (all jobs that wait for a runtime); it must be cheap, because it runs for each change.
+The queue removes duplicates.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ENDS = frozenset(("Complete", "Completed", "Failed", "SuccessCriteriaMet", "Fai
 
 
 def is_report(obj: Object, *, own: bool) -> bool:
-    """Whether a change is one of many that are on their way, so that looking a little later sees more: what an object
-    says while it works, or that a child was made. Not so what people wait for: a new object, one that is deleted, a
-    failure, an end. `own`: the object is of the kind that the controller looks at."""
+    """Whether a change is one of many in quick succession, so that waiting a little saves passes: status updates of a
+    working object, or the creation of a child. Not those that people wait for: a new object, a deletion, a failure, an
+    end. `own`: the object is of the controller's own kind."""
     one = ObjectModel(obj)
     if one.is_deleting:
         return False
@@ -49,7 +49,7 @@ class ChangeSource:
     gvr: GVR
     requests: Mapper
     delay: Callable[[View, Object], float] = wait_for_nothing
-    """Seconds before the look. Where one look costs more than a change, it sees many changes at once."""
+    """Seconds before the pass. If a pass is expensive, it then handles many changes at once."""
 
 
 def map_to_self(view: View, obj: Object) -> Iterable[Request]:
