@@ -1,14 +1,14 @@
-"""The archive on disk: one SQLite file of records, and below it the logs that Pods left (`logs.py`).
+"""The archive on disk: one SQLite file of records, and the logs that Pods left (`logs.py`).
 
     <directory>/history.db
     <directory>/logs/...
 
-A record is written whole, by uid, in one transaction that is on disk before the call returns; writing it twice is the
-same as once. `open` rows hold the last that was seen of each TrainJob that is not deleted yet: whoever starts after a
-crash finds there what vanished meanwhile. Those are written in passing and may lag behind.
+A record is written by uid in one transaction that is durable before the call returns; writing it twice is idempotent.
+`open` rows hold the last known state of each TrainJob that still exists: after a crash they show what was deleted
+meanwhile. They are written asynchronously and may lag behind.
 
-Blocking calls; one writer (the control plane), any number of readers, also while no server runs. ArchiveError says in
-one sentence what is wrong with the disk; the caller keeps the job and tries again.
+Calls block; there is one writer (the control plane) and any number of readers, also without a server. ArchiveError
+describes a disk problem in one sentence; the caller keeps the job and retries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WITHOUT ROWID;
 """
 """Came later than the format; an archive without it is one whose jobs have reported nothing."""
 _TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"))
-"""With the column that names the TrainJob."""
+"""With the column that identifies the TrainJob."""
 _COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
 
 
@@ -80,7 +80,7 @@ class Filter:
     deleted: bool | None = None
     """True: only jobs whose object is gone; False: only those that still exist."""
     before: str = ""
-    """Ended before that moment (RFC 3339, UTC)."""
+    """Ended before that time (RFC 3339, UTC)."""
     limit: int = 0
 
 
@@ -89,7 +89,7 @@ class Archive:
         self.directory = directory
         self._connection = connection
         self.totals: tuple[int, int] | None = None
-        """(records, bytes) since they were measured; None before."""
+        """(records, bytes), updated since they were measured; None before."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False) -> Archive:
@@ -114,7 +114,7 @@ class Archive:
     # Writing
 
     def put(self, records: Sequence[JobRecord]) -> None:
-        """All of them or none, each with its JobSets, so that its logs are found; on disk when this returns."""
+        """Writes all or none, each with its JobSets so that its logs are found; durable when this returns."""
         rows = [_to_row(record) for record in records]
         below = [(uid, record.uid) for record in records for uid in list_jobset_uids(record)]
         with self._transaction("write a record"):
@@ -127,13 +127,13 @@ class Archive:
         self._adjust(before, after)
 
     def note(self, opened: Mapping[str, bytes], jobsets: Mapping[str, str]) -> None:
-        """What was seen of TrainJobs that exist, by uid, and whose JobSets are which (JobSet uid to TrainJob uid)."""
+        """Stores the state of existing TrainJobs by uid, and JobSet uid -> TrainJob uid."""
         with self._transaction("note what exists"):
             self._connection.executemany("INSERT OR REPLACE INTO open VALUES (?, ?)", list(opened.items()))
             self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", list(jobsets.items()))
 
     def add_points(self, points: Sequence[tuple[str, Point]]) -> None:
-        """What jobs have reported, by uid. A series that is full is thinned; the same point twice is one."""
+        """Stores progress reports by uid. A full series is thinned; duplicates are ignored."""
         with self._transaction("keep what jobs report"):
             rows = [(uid, point.at, point.dump()) for uid, point in points]
             self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?)", rows)
@@ -147,7 +147,7 @@ class Archive:
                     )
 
     def remove(self, uids: Sequence[str]) -> None:
-        """Forgets records. Their logs are up to the caller (`logs.remove`), before this."""
+        """Deletes records. The caller deletes their logs first (`logs.remove`)."""
         with self._transaction("remove records"):
             before = self._measure_of(uids)
             for table, column in _TABLES:
@@ -157,7 +157,7 @@ class Archive:
     # Reading
 
     def select(self, wanted: Filter = Filter()) -> list[RecordLine]:  # noqa: B008  # frozen
-        """The newest first, by the time of their end."""
+        """Newest first, by end time."""
         clauses, values = ["1"], []
         for column, value in (("namespace", wanted.namespace), ("name", wanted.name), ("state", wanted.state)):
             if value:
@@ -189,12 +189,12 @@ class Archive:
         )  # fmt: skip
 
     def list_jobsets(self, uid: str) -> list[str]:
-        """The uids of the JobSets that the TrainJob had: logs are kept by them."""
+        """The uids of the TrainJob's JobSets, by which logs are stored."""
         with _explained("read the archive"):
             return [row[0] for row in self._connection.execute("SELECT uid FROM jobsets WHERE trainjob = ?", (uid,))]
 
     def list_points(self, uid: str) -> list[Point]:
-        """What the job has reported, the oldest first."""
+        """The job's progress reports, oldest first."""
         query = "SELECT at, data FROM series WHERE uid = ? ORDER BY at"
         with _explained("read the archive"):
             if not self._has_series():
@@ -210,7 +210,7 @@ class Archive:
         return int(size or 0)
 
     def _has_series(self) -> bool:
-        """An archive that nobody has written to since may lack it, and a reader cannot make it."""
+        """Old archives may lack the table, and a reader cannot create it."""
         return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'series'").fetchone())
 
     def list_open(self) -> dict[str, Object]:
@@ -218,12 +218,12 @@ class Archive:
             return {uid: orjson.loads(raw) for uid, raw in self._connection.execute("SELECT uid, object FROM open")}
 
     def list_kept(self) -> set[str]:
-        """Uids of records whose TrainJob still exists: what a ledger starts with."""
+        """Uids of records whose TrainJob still exists: the initial ledger."""
         with _explained("read the archive"):
             return {row[0] for row in self._connection.execute("SELECT uid FROM jobs WHERE deleted = ''")}
 
     def measure(self) -> tuple[int, int]:
-        """(records, bytes of them and their logs)."""
+        """(records, bytes including their logs)."""
         with _explained("read the archive"):
             rows = self._connection.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs")
             ((count, size),) = rows
@@ -249,7 +249,7 @@ class Archive:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                # A full disk has already rolled it back.
+                # On a full disk it is already rolled back.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise

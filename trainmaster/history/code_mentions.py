@@ -1,6 +1,6 @@
-"""Which bundles of code the archive still needs: those that a record, or the note of a job that exists, mentions.
+"""Finds the bundles that the archive still refers to, in records or in the state of existing jobs.
 
-Asked before bundles are forgotten, in a thread and on a connection of its own: reading all records takes a while.
+Called before bundles are deleted, in a thread and with its own connection, because reading all records takes a while.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainmaster.history.archive import FILE, ArchiveError
 
 
 def list_mentioned(directory: Path, texts: Collection[str]) -> set[str]:
-    """Those of the texts that stand anywhere in the archive. ArchiveError when it cannot be read."""
+    """Those of the texts that occur anywhere in the archive. Raises ArchiveError if it cannot be read."""
     path = directory / FILE
     if not path.exists() or not texts:
         return set()

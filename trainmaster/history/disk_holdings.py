@@ -1,6 +1,6 @@
-"""Where on the disk lies what the jobs of a namespace left: results and logs, for the namespace's budget.
+"""Lists the directories that jobs of a namespace left on disk, results and logs, for the namespace's quota.
 
-Read from the archive, also while another part of the process writes to it. Blocking; for a thread.
+Read from the archive, also while another part of the process writes to it. Blocks; call it in a thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNION SELECT uid FROM open WHERE json_extract(CAST(object AS TEXT), '$.metadata.
 
 
 def list_directories(archive: Path, namespace: str) -> Sequence[Path]:
-    """Those that may exist; none when the archive cannot be read now."""
+    """Directories that may exist; none if the archive cannot be read now."""
     path = archive / FILE
     if not path.exists():
         return ()

@@ -1,4 +1,4 @@
-"""A record outside of the archive: as a manifest that can be submitted again, and as one file with everything."""
+"""Exports a record: as a manifest that can be submitted again, or as one file with everything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_manifest(record: JobRecord, name: str) -> Object:
 
 
 def find_derived(record: JobRecord) -> Object | None:
-    """The runtime that was made for this job: it went when nobody referred to it any more, and has to come back."""
+    """The runtime that was derived for this job: it was deleted when unused, and must be created again."""
     reference = record.document["trainjob"]["spec"]["runtimeRef"]
     text = record.document.get("runtime")
     if not text or reference.get("kind") != "TrainingRuntime":
@@ -48,13 +48,13 @@ def find_derived(record: JobRecord) -> Object | None:
 async def submit(client: Client, manifest: Object, derived: Object | None = None) -> Object:
     namespace = manifest["metadata"]["namespace"]
     if derived is not None:
-        with suppress(AlreadyExists):  # another job with the same wishes keeps it
+        with suppress(AlreadyExists):  # another job still uses it
             await client.create(TRAINING_RUNTIMES, derived, namespace)
     return await client.create(read_training_job(manifest).gvr, manifest, namespace)
 
 
 def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> None:
-    """A .tar.gz, written under another name and renamed when it is whole."""
+    """Writes a .tar.gz to a temporary file, which is renamed when complete."""
     temporary = path.with_name(path.name + ".part")
     root = record.name
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
 """Collects what a record is made of, from a view: the job's children and the events about all of them.
 
-Events are found through an index by the uid that they are about, fed as the controllers are: looking through all
-events of a namespace for every job that ends would cost more with every job.
+Events are found through an index by the uid of the object that they are about, because searching all events of a
+namespace for every finished job would become slower with every job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ViewGather:
         self._events: dict[str, set[tuple[str, str]]] = {}
 
     async def follow(self) -> None:
-        """Keeps the index of events; runs for ever."""
+        """Maintains the index of events; runs forever."""
         await self._feed.follow(EVENTS, self._notice)
 
     async def __call__(self, raw: Fields, known: Collection[str]) -> RecordSources:

@@ -1,11 +1,11 @@
 """Keeps the archive: follows training jobs, writes their records, and knows which are safe (the ledger).
 
-A job is archived when it has ended (the effect `archive` of `controllers/lifecycle`), and once more when its object is
-gone, however that came: TTL, kubectl, the namespace. What vanished while nobody looked is found at the next start: the
-archive remembers the last that was seen of each job.
+A job is archived when it has ended (the effect `archive` of `controllers/lifecycle`), and again when its object is
+deleted, for whatever reason: TTL, kubectl, the namespace. Deletions that happened while no server ran are found at the
+next start, because the archive keeps the last state of each job.
 
-Records are written by one thread, many at a time under load; nobody waits in the event loop. A record that cannot be
-written leaves its reason in the ledger, and the job is kept.
+One thread writes records, in batches under load; the event loop never blocks. If a record cannot be written, the ledger
+has the reason, and the job is kept.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ log = logging.getLogger(__name__)
 
 UNSEEN = "deleted while no controller was running: by whom is not known, and the last status may be missing"
 CONTROL_PLANE = "system:trainmaster"
-"""The user as which our own controllers act when embedded."""
+"""The user of our own controllers when embedded."""
 DELETE_RESULTS = "trainmaster.dev/delete-results"
 """Annotation on jobs, by their author: "true" takes checkpoints and outputs along when the job is deleted."""
 _NOTE_SECONDS = 1.0
-"""How far the notes of what exists may lag behind."""
+"""How far the stored state of existing jobs may lag behind."""
 _TRIM_SECONDS = 3600.0
 _BATCH = 64
 _MOST_POINTS = 100_000
-"""Held in memory while the disk takes nothing; the oldest go."""
+"""Held in memory while the disk cannot be written; the oldest are dropped."""
 _RETRY = BackoffPolicy(first=1.0, cap=60.0)
 
 _COUNTERS = frozenset({"resourceVersion", "managedFields"})
@@ -61,16 +61,16 @@ T = TypeVar("T")
 KeepLogs = Callable[[Object], None]
 """Keeps the logs of one Pod, in a thread."""
 FindDeleter = Callable[[str], tuple[str, str] | None]
-"""Who deleted the object with that uid, and why, if anybody saw it."""
+"""Who deleted the object with that uid, and why, if known."""
 
 
-def nobody(uid: str) -> tuple[str, str] | None:
+def find_no_deleter(uid: str) -> tuple[str, str] | None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """How long and how much is kept of jobs that are deleted."""
+    """How long and how much is kept of deleted jobs."""
 
     seconds: float = 365 * 86400.0
     bytes: int = 20 * 1024**3
@@ -85,7 +85,7 @@ class _Waiting:
 
 
 class Keeper:
-    """`controllers.lifecycle.contract.Ledger`, and the one who carries out the effect."""
+    """Implements `controllers.lifecycle.contract.Ledger`, and performs the effect."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Keeper:
         clock: Clock,
         *,
         keep_logs: KeepLogs | None = None,
-        find_deleter: FindDeleter = nobody,
+        find_deleter: FindDeleter = find_no_deleter,
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
     ) -> None:
@@ -110,7 +110,7 @@ class Keeper:
         self._namespace = namespace
         self._kept: set[str] = set()
         self._inherited: set[str] = set()
-        """Archived by an earlier life, and not known to exist yet."""
+        """Archived by an earlier process, and not known to exist yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
         """Not yet noted: JobSet uid to job uid; a job without a JobSet stands for itself."""
@@ -118,9 +118,9 @@ class Keeper:
         """Of jobs that exist: the uids of their JobSets."""
         self._opened: dict[str, bytes] = {}
         self._noted: dict[str, int] = {}
-        """What the last note of a job was made from, as a hash: reports alone are no news."""
+        """A hash of the last stored state of each job, to ignore changes that are only progress reports."""
         self._points: list[tuple[str, Point]] = []
-        """Not yet kept: what jobs have reported."""
+        """Progress reports that are not stored yet."""
         self._said: dict[str, Point] = {}
         self._waiting: list[_Waiting] = []
         self._work = asyncio.Event()
@@ -184,7 +184,7 @@ class Keeper:
         return before != str(trouble)
 
     async def _put(self, record: JobRecord, sources: RecordSources, *, note: bool = False) -> ArchiveError | None:
-        """`note`: first what is known of its JobSets, because nobody will see them again."""
+        """`note`: first stores what is known about its JobSets, because they will not be seen again."""
         try:
             if self._keep_logs is not None:
                 await self._call(partial(_keep_all, self._keep_logs, sources))
@@ -200,7 +200,7 @@ class Keeper:
         return await waiting.done
 
     async def _write(self) -> None:
-        """One transaction for all that came together."""
+        """One transaction for all records that are waiting."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -232,22 +232,22 @@ class Keeper:
         self._archive.put(merged)
         failpoints.hit("history.after_record")
 
-    # What exists, and what is gone
+    # Following objects
 
     async def _follow_jobs(self, model: type[TrainingJob]) -> None:
         async def begin(items: list[Object]) -> None:
             present = {item["metadata"]["uid"] for item in items}
             vanished = await self._call(partial(self._list_vanished, model, present))
             for job in vanished:
-                await self._bury(model(job), (UNSEEN,))
+                await self._record_deletion(model(job), (UNSEEN,))
             for item in items:
                 self._see(model(item))
 
         async def change(event: WatchEvent) -> None:
             if event.type == "DELETED":
-                # Many go together (a namespace, one TTL for all): their records share transactions.
+                # Many are deleted together (a namespace, one TTL for all): their records share transactions.
                 await self._slots.acquire()
-                self._scope.spawn(self._bury_one(model(event.object)), name="history.bury")
+                self._scope.spawn(self._record_one_deletion(model(event.object)), name="history.bury")
             else:
                 self._see(model(event.object))
 
@@ -314,13 +314,13 @@ class Keeper:
             self._jobsets[jobset] = job
             self._dirty.set()
 
-    async def _bury_one(self, job: TrainingJob) -> None:
+    async def _record_one_deletion(self, job: TrainingJob) -> None:
         try:
-            await self._bury(job)
+            await self._record_deletion(job)
         finally:
             self._slots.release()
 
-    async def _bury(self, job: TrainingJob, gaps: tuple[str, ...] = ()) -> None:
+    async def _record_deletion(self, job: TrainingJob, gaps: tuple[str, ...] = ()) -> None:
         """The object is gone: its record gets the last word, and who had it."""
         uid = job.uid
         self._opened.pop(uid, None)
@@ -343,7 +343,7 @@ class Keeper:
         while trouble := await self._put(
             build_record(sources, RecordedDeletion(moment, by, why), gaps), sources, note=True
         ):
-            # The object is gone, so this is the only copy. It is held until the disk takes it.
+            # The object is gone, so this is the only copy. It is held until it can be written.
             log.error("record of a deleted job not written", extra={"action": "history.failed", "error": str(trouble)})
             await self._clock.sleep(delay.next())
         failpoints.hit("history.after_last_word")
@@ -380,7 +380,7 @@ class Keeper:
         try:
             await self._call(partial(self._keep_notes, opened, jobsets, points))
         except ArchiveError:
-            # Newer ones may have come meanwhile; they count.
+            # Newer ones may have arrived meanwhile; they take precedence.
             self._opened, self._jobsets = {**opened, **self._opened}, {**jobsets, **self._jobsets}
             self._points = [*points, *self._points][-_MOST_POINTS:]
             self._dirty.set()

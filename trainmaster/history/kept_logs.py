@@ -1,6 +1,6 @@
-"""The archive's logs for `jobs.logs`: what Pods left when they went. Reads only; works without a server.
+"""The archive's logs for `jobs.logs`: logs of deleted Pods. Read-only; works without a server.
 
-The server notes which JobSet belongs to which TrainJob about a second late, so callers name the JobSets they know.
+The server records which JobSet belongs to which TrainJob about a second late, so callers pass the JobSets they know.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The logs that Pods left: kept as the files that they are, under `<archive>/logs/<place>/<container>.<n>.log`.
+"""Logs of deleted Pods, kept as files in `<archive>/logs/<place>/<container>.<n>.log`.
 
-Embedded, keeping is a hard link: no byte is copied, a Pod that still writes goes on writing into the kept file, and the
-Pod's directory can go at any time. On another file system, or from a cluster, it is a copy. Lines are in the form that
-shims write: `<RFC 3339 nano> <stdout|stderr> <F|P> <text>`; what a cluster hands out is stored in the same form.
+Embedded, keeping is a hard link: nothing is copied, a Pod that is still writing continues to write to the kept file,
+and the Pod's directory can be removed at any time. On another file system, or from a cluster, it is a copy. Lines have
+the shims' format: `<RFC 3339 nano> <stdout|stderr> <F|P> <text>`; those from a cluster are converted to it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FOLDER = "logs"
 
 @dataclass(frozen=True, slots=True)
 class ArchivedLog:
-    """The output of one attempt of one container of one Pod."""
+    """The output of one attempt of a container of a Pod."""
 
     place: PodPlace
     container: str
     restart: int
-    """Restart of the container within its Pod."""
+    """The restart of the container within its Pod."""
     pieces: tuple[Path, ...]
-    """Oldest first: rotation cuts long logs."""
+    """Oldest first: long logs are rotated."""
 
     @property
     def bytes(self) -> int:
@@ -36,7 +36,7 @@ class ArchivedLog:
 
 
 def keep(archive: Path, place: str, pod_directory: Path) -> int:
-    """Keeps all logs of a Pod directory; how many files are new. Doing it again adds only what is new."""
+    """Keeps all logs of a Pod directory; returns how many files are new. Repeating it adds only new ones."""
     target = archive / FOLDER / place
     source = pod_directory / "logs"
     count = 0
@@ -51,7 +51,7 @@ def _keep_file(file: Path, name: Path) -> bool:
     if name.exists():
         if name.samefile(file):
             return False
-        # Rotation gave the name to another file: what was kept under it moves on in the same way.
+        # Rotation renamed the files: rename what was kept in the same way.
         name.unlink()
     name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
@@ -66,7 +66,7 @@ def _keep_file(file: Path, name: Path) -> bool:
 
 
 def list_logs(archive: Path, jobsets: list[str]) -> list[ArchivedLog]:
-    """All logs of those JobSets: by attempt, then by job and index, then in the order of restarts."""
+    """All logs of those JobSets: by attempt, then by job and index, then by restart."""
     found: dict[tuple[PodPlace, str, int], list[tuple[int, Path]]] = {}
     for jobset in jobsets:
         root = archive / FOLDER / jobset
@@ -106,7 +106,7 @@ def remove(archive: Path, jobsets: list[str]) -> None:
 
 
 def read_lines(log: ArchivedLog) -> Iterator[tuple[str, str, bytes]]:
-    """(time, stdout or stderr, text without its line break); parts of a long line come joined."""
+    """(time, stdout or stderr, text without its line break); partial lines are joined."""
     held: dict[str, list[bytes]] = {}
     for piece in log.pieces:
         with piece.open("rb") as file:

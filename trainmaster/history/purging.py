@@ -1,7 +1,7 @@
-"""Forgetting: records of deleted jobs go by age, by size, or because somebody says so, and their files go with them.
+"""Deletes records of deleted jobs by age, by size or on request, together with their files.
 
-Files first, then the record: a crash in between leaves a record without logs, which the next purge takes, and never
-files that nobody knows of.
+Files are deleted before the record: a crash in between leaves a record without logs, which the next purge deletes, and
+never unknown files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.shim.trees import TreeWalk, remove_tree
 
 
 def find_moment(seconds: float, now: datetime) -> str:
-    """The moment that long ago, as records store it."""
+    """The time that long ago, in the format of records."""
     return format_time(now - timedelta(seconds=seconds))
 
 
@@ -32,13 +32,13 @@ def purge(archive: Archive, uids: Sequence[str]) -> None:
 
 
 def remove_results(directory: Path, uid: str) -> None:
-    """Checkpoints and outputs of a TrainJob."""
+    """Deletes checkpoints and outputs of a TrainJob."""
     remove_tree(directory / RESULTS / uid)
 
 
 def measure_results(directory: Path, uid: str) -> int:
-    """What goes away or moves meanwhile does not count: Pods of the job may still be ending. Of a sparse file counts
-    what is on disk: nobody's records are forgotten for a size that is only claimed."""
+    """Ignores files that disappear or move meanwhile, because Pods of the job may still be ending. A sparse file counts
+    only with what is on disk, so that no records are deleted for a merely claimed size."""
     try:
         walk = TreeWalk(str(directory / RESULTS / uid))
     except OSError:
@@ -48,7 +48,7 @@ def measure_results(directory: Path, uid: str) -> int:
 
 
 def measure_again(archive: Archive) -> None:
-    """Jobs that were deleted while they ran: what rank 0 left was kept after their record was written."""
+    """For jobs that were deleted while running: outputs of rank 0 are kept after the record was written."""
     for line in archive.select(Filter(deleted=True)):
         place = archive.directory / RESULTS / line.uid / WORKDIRS
         if line.deletion is None or not place.is_dir():
@@ -63,7 +63,7 @@ def measure_again(archive: Archive) -> None:
 
 
 def trim(archive: Archive, *, before: str, most_bytes: int) -> list[str]:
-    """Forgets deleted jobs that ended before that moment, and the oldest of the others until the rest fits."""
+    """Deletes jobs that ended before that time, and the oldest of the others until the rest fits."""
     measure_again(archive)
     found = archive.select(Filter(deleted=True))
     total = archive.measure()[1]

@@ -1,7 +1,7 @@
 """What is kept of a job. Pure: from the objects, as they are at that moment, to one JSON document.
 
-A record is written when a job has ended, and again, over the first, when it is deleted. The second one sees less (its
-children may be gone), so what only the first saw is kept (`merge`).
+A record is written when a job has ended, and replaced when it is deleted. The second one sees less (its children may be
+gone), so what only the first one contained is kept (`merge`).
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class RecordSources:
 
     job: Fields
     snapshot: Object | None = None
-    """The ConfigMap with the runtime as it was."""
+    """The ConfigMap with the runtime at the time."""
     jobsets: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     events: Sequence[Object] = ()
     gaps: Sequence[str] = ()
-    """What could not be had any more, in words."""
+    """Descriptions of what was no longer available."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedDeletion:
     at: str
     by: str = ""
-    """Who asked for it; "" when nobody knows."""
+    """Who requested it; "" if unknown."""
     why: str = ""
 
 
@@ -58,11 +58,11 @@ class JobRecord:
     """Complete, Failed or Deleted."""
     created: str
     finished: str
-    """When it ended; when it was deleted, if it had not ended."""
+    """When it ended, or when it was deleted if it had not ended."""
     deletion: RecordedDeletion | None = None
     document: Document = field(default_factory=dict)
     kept_bytes: int = 0
-    """Size of the logs, checkpoints and outputs that were kept with it; counts against the archive's limit."""
+    """Size of the logs, checkpoints and outputs kept with it; counts against the archive's limit."""
 
 
 def build_record(
@@ -96,7 +96,7 @@ def build_record(
 
 
 def merge(old: JobRecord, new: JobRecord) -> JobRecord:
-    """The newer record, with what it could not see any more taken from the older one."""
+    """The newer record, completed from the older one."""
     document = dict(new.document)
     document["runtime"] = document["runtime"] or old.document.get("runtime")
     for name in ("jobsets", "jobs", "pods", "events"):
@@ -118,7 +118,7 @@ def merge(old: JobRecord, new: JobRecord) -> JobRecord:
 
 
 def _unite(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
-    """By uid; the newer of two, at the place of the older."""
+    """Merged by uid; the newer of two, at the position of the older."""
     merged = {entry["uid"]: entry for entry in old}
     merged.update({entry["uid"]: entry for entry in new})
     return list(merged.values())

@@ -1,8 +1,8 @@
-"""Collects what a record is made of through any client, and copies the logs of Pods: history on a cluster.
+"""Collects the content of a record through any client, and copies the logs of Pods: history on a cluster.
 
-Nothing is followed that others do not follow anyway: children, events and logs are asked for when a job has ended, and
-once more when its object goes. What the cluster does not hand out any more is named in the record as a gap. A server
-that does not answer raises StatusError or OSError, and the caller decides whether to wait.
+Children, events and logs are not watched but read when a job has ended, and again when its object is deleted. What the
+cluster no longer provides is named in the record as a gap. If the server does not answer, StatusError or OSError is
+raised, and the caller decides whether to wait.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_EVENTS_OF = 100
 
 
 class ClientGather:
-    """`history.gathering.Gather`. `directory` is the archive's."""
+    """Implements `history.gathering.Gather`. `directory` is the archive's."""
 
     def __init__(self, client: Client, directory: Path) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class ClientGather:
         return found
 
     async def _copy_logs(self, pod: Object) -> list[str]:
-        """What could not be copied. A log that is there already is not asked for again."""
+        """Returns what could not be copied. Logs that exist already are not requested again."""
         place = find_place(pod)
         if place is None:
             return []
@@ -95,18 +95,18 @@ class ClientGather:
 
 
 def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
-    """(container, restart, whether it is the one before) of what a kubelet still has: the last two."""
+    """(container, restart, whether it is the previous one) of the logs that a kubelet still has: the last two."""
     for one in Pod(pod).all_container_statuses:
         count = int(one.get("restartCount") or 0)
         if count:
             yield one["name"], count - 1, True
-        # One that runs is copied when it has ended: what it says until then is not its whole log.
+        # A running container's log is copied when it has ended and is complete.
         if "terminated" in read_fields(one, "state"):
             yield one["name"], count, False
 
 
 def _write(file: Path, raw: bytes) -> None:
-    """In the form that shims write; a cluster does not say which stream a line came from. Whole or not at all."""
+    """In the shims' format; a cluster does not tell the stream of a line. All or nothing."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = []
     for line in raw.splitlines():

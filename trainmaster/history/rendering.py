@@ -1,4 +1,4 @@
-"""Records as people and programs read them. Pure; the command line and the REST API share it."""
+"""Formats records for people and programs. Pure; shared by the command line and the REST API."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""What a TrainJob left behind, as people look for it: its output directory, and the working directory of rank 0.
+"""The results of a TrainJob: its output directory, and the working directory of rank 0.
 
     <archive>/results/<TrainJob uid>/outputs/                    TRAINMASTER_OUTPUT_DIR, while the job runs and after
     <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/files/   what rank 0 wrote beside its code, by attempt
 
-The node writes both (`node.disk.results`, `node.disk.outputs`), `purging` removes them with the record. Listed are the
-output directory's files under their own names, those of the last working directory below `workdir/`, and those of
-earlier attempts below `earlier/<Pod>/`. Links are followed by nobody: one that leads out of its directory is not
-listed.
+The node writes both (`node.disk.results`, `node.disk.outputs`), `purging` removes them with the record. The output
+directory's files are listed under their own names, those of the last working directory in `workdir/`, and those of
+earlier attempts in `earlier/<Pod>/`. Links are not followed: one that leads out of its directory is not listed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from trainmaster.bundles.views import is_inside
 from trainmaster.shim.trees import TreeWalk
 
 RESULTS = "results"
-"""Folder of checkpoints and outputs below the archive, by TrainJob uid."""
+"""Directory of checkpoints and outputs in the archive, by TrainJob uid."""
 OUTPUTS = "outputs"
 WORKDIRS = "workdirs"
 ABOUT = "about.json"
@@ -34,15 +33,15 @@ EARLIER = "earlier"
 @dataclass(frozen=True, slots=True)
 class Output:
     path: str
-    """As it is listed and asked for."""
+    """The path for listing and requesting it."""
     source: Path
     bytes: int
     modified: float
-    """Seconds of the epoch."""
+    """Seconds since the epoch."""
     link: str = ""
-    """Where it leads, for a symbolic link."""
+    """The target of a symbolic link."""
     root: Path = Path()
-    """The directory that was looked through, which is nobody's but ours."""
+    """The directory that was searched, which only we can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Workdir:
 
 
 def list_outputs(archive: Path, uid: str) -> list[Output]:
-    """Sorted by path; empty when there is nothing, or nobody knows that job."""
+    """Sorted by path; empty if there is nothing, or the job is unknown."""
     home = archive / RESULTS / uid
     found = list(_list_below(home / OUTPUTS, ""))
     for number, workdir in enumerate(list_workdirs(archive, uid)):
@@ -70,20 +69,20 @@ def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
     found = []
     for place in folder.iterdir() if folder.is_dir() else ():
         if place.name.startswith("."):
-            continue  # not whole yet
+            continue  # not complete yet
         try:
             about = json.loads((place / ABOUT).read_bytes() or b"{}")
             kept_at = (place / ABOUT).stat().st_mtime
         except FileNotFoundError:
-            continue  # it is being removed
-        # A power cut may have left the note empty: the files are there all the same.
+            continue  # being removed
+        # A power failure may have left the note empty; the files exist nevertheless.
         pod, attempt = str(about.get("pod") or place.name), int(about.get("attempt") or 0)
         found.append(Workdir(pod, attempt, kept_at, place / FILES))
     return sorted(found, key=lambda workdir: (-workdir.attempt, -workdir.kept_at, workdir.pod))
 
 
 def _list_below(root: Path, prefix: str) -> Iterator[Output]:
-    """By descriptor: the job may run, and exchange a directory for a link to somewhere else meanwhile."""
+    """By descriptor: the job may be running, and could replace a directory by a link meanwhile."""
     try:
         walk = TreeWalk(os.fspath(root))
     except OSError:
@@ -93,14 +92,14 @@ def _list_below(root: Path, prefix: str) -> Iterator[Output]:
         try:
             link = os.readlink(entry.name, dir_fd=entry.directory) if stat.S_ISLNK(status.st_mode) else ""
         except OSError:
-            continue  # a job that runs may remove what it wrote
+            continue  # a running job may remove its files
         if stat.S_ISREG(status.st_mode) or (link and is_inside(entry.path, link)):
             source = root / entry.path
             yield Output(f"{prefix}{entry.path}", source, status.st_size, status.st_mtime, link, root)
 
 
 def open_output(output: Output) -> int:
-    """A descriptor of the file, if it still is one: what became a link or a pipe since is an OSError."""
+    """A descriptor of the file. Raises OSError if it has become a link or a pipe."""
     from trainmaster.shim.sandbox import beneath  # noqa: PLC0415 - for few, and `run` lists outputs at every end
 
     root = beneath.open_directory(os.fspath(output.root))
@@ -111,9 +110,9 @@ def open_output(output: Output) -> int:
 
 
 def choose(outputs: Sequence[Output], asked: Sequence[str]) -> tuple[list[Output], list[str]]:
-    """Those that are asked for, a file or everything below a directory, and what was asked for in vain.
+    """The requested outputs, a file or everything in a directory, and the names that were not found.
 
-    A name that is not there is looked for in the working directory too: people ask for it as their program wrote it.
+    A name that is not found is also searched in the working directory, because that is how the program wrote it.
     """
     chosen: dict[str, Output] = {}
     missing = []

@@ -1,7 +1,7 @@
-"""What a job reported about its progress, as a series. Pure: reports in, points out, and which of many points to keep.
+"""A job's progress reports as a series. Pure: converts reports to points, and chooses which points to keep.
 
-A point is a report with its metrics as numbers. A series is bounded: once it is full it is thinned to less than half,
-evenly over the whole life of the job, and the first and the last point always stay. So a job of a minute keeps every
+A point is a report with its metrics as numbers. A series is bounded: when it is full it is thinned to less than half,
+evenly over the life of the job, and the first and the last point are always kept. So a job of a minute keeps every
 report, and one of a month a point every few hours, with the newest part a little denser.
 """
 
@@ -19,7 +19,7 @@ from trainmaster.api.reading import list_items, read_fields
 from trainmaster.kit.clock import format_time, parse_time
 
 LIMIT = 512
-"""Points of one job, about 50 to 500 bytes each."""
+"""Points per job, about 50 to 500 bytes each."""
 _MOST_METRICS = 32
 """Of one point."""
 
@@ -30,7 +30,7 @@ class Point:
     """Seconds since 1970."""
     progress: int | None = None
     left: int | None = None
-    """Seconds that the program thought were left."""
+    """Remaining seconds as estimated by the program."""
     metrics: dict[str, float] = field(default_factory=dict)
 
     def dump(self) -> bytes:
@@ -70,7 +70,7 @@ def read_point(job: Fields) -> Point | None:
 
 
 def _read_number(text: str | float) -> float | None:
-    """JSON has no word for nan and the infinities; what is no number at all has no place in a curve."""
+    """JSON has no nan and infinities; None if it is not a number."""
     try:
         number = float(text)
     except (TypeError, ValueError):
@@ -79,7 +79,7 @@ def _read_number(text: str | float) -> float | None:
 
 
 def choose_dropped(moments: Sequence[int], limit: int = LIMIT) -> list[int]:
-    """Which of these moments (in order) go; none while there is room."""
+    """Which of these times (in order) to drop; none while there is room."""
     if len(moments) <= limit:
         return []
     step = (moments[-1] - moments[0]) / (limit // 2)
@@ -105,7 +105,7 @@ def to_data(points: Sequence[Point]) -> list[Object]:
 
 
 def list_courses(points: Sequence[Point]) -> list[Course]:
-    """Every metric, in the order in which they came."""
+    """Every metric, in the order of its first report."""
     values: dict[str, list[float]] = {}
     for point in points:
         for name, value in point.metrics.items():
