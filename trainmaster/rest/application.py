@@ -1,6 +1,6 @@
-"""The REST API as one ASGI application: the routes of `routes.table`, the error form, the OpenAPI document, the edge.
+"""The REST API as one ASGI application: the routes of `routes.table`, error handling, the OpenAPI document, the edge.
 
-`app` imports this module at the first connection (it loads the web framework) and hands the application to `serving`.
+`app` imports this module at the first connection (it loads the web framework) and passes the application to `serving`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from trainmaster.version import __version__
 
 
 def build_routes(backend: Backend) -> FastAPI:
-    """The routes alone, for tests and the OpenAPI document; `build_app` puts the edge around them."""
-    # Its own pages load scripts from elsewhere; ours are served from here (routes.docs).
+    """The routes without the edge, for tests and the OpenAPI document; `build_app` adds the edge."""
+    # The framework's own pages load scripts from elsewhere; ours are served from here (routes.docs).
     routes = FastAPI(
         title="Trainmaster",
         version=__version__,
@@ -77,12 +77,12 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
-    """The framework raises it once more after this answer, and the edge logs it."""
+    """The framework raises it again after this answer, and the edge logs it."""
     return _respond(request, build_unexpected(str(request.state.request_id)))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: a path or a method that does not exist, a body that is not UTF-8."""
+    """Refusals of the framework itself: an unknown path or method, a body that is not UTF-8."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:
@@ -97,6 +97,6 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         problem = Problem(error.status_code, "refused", str(error.detail))
     response = _respond(request, problem)
     if error.status_code == 405:
-        # The framework names the methods of the first route with this path only.
+        # The framework lists only the methods of the first route with this path.
         response.headers["allow"] = ", ".join(list_methods(path))
     return response

@@ -1,12 +1,12 @@
-"""What one request wrote, or was refused, for the audit log: lines of the form that the API server's own requests have.
+"""The audit log of a request: lines in the format of the API server's own requests.
 
     {"time", "requestId", "user", "groups", "verb", "group", "resource", "namespace", "name", "dryRun", "code",
      "via": "rest", "path"}
 
-One line for every object that a request writes or tries to write (`callers.SeenClient` tells), and one for a request
-with a writing method that was refused before it came to any object: there the resource is empty and the path says what
-was meant. Neither bodies nor queries nor tokens. On a cluster nothing is written here: requests go on with the caller's
-own token, so the cluster's audit log has them.
+One line for every object that a request writes or tries to write (reported by `callers.SeenClient`), and one for a
+request with a writing method that was refused before it reached any object: its resource is empty and the path says
+what was meant. Bodies, queries and tokens are not logged. On a cluster nothing is written here: requests are forwarded
+with the caller's own token, so they are in the cluster's audit log.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from trainmaster.client.contract import ActingIdentity
 from trainmaster.kit.clock import Clock
 
 Write = Callable[[Object], None]
-"""Takes one line of the audit log."""
+"""Writes one line of the audit log."""
 
 ANONYMOUS = ActingIdentity("system:anonymous", groups=("system:unauthenticated",))
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-# Questions of the REST API itself, not deeds of the caller.
+# Requests of the REST API itself, not of the caller.
 _REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 _LONGEST_PATH = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """One write, tried or done. Without `gvr` the request came to no object."""
+class AuditedWrite:
+    """One attempted write. Without `gvr` the request reached no object."""
 
     verb: str
     gvr: GVR | None = None
@@ -41,7 +41,7 @@ class Deed:
 
 
 class Trail:
-    """One request's. `identity` is nobody's until the edge knows who calls."""
+    """The trail of one request. `identity` is empty until the edge has authenticated the caller."""
 
     def __init__(self, write: Write | None, clock: Clock, request_id: str, method: str, path: str) -> None:
         self._write = write
@@ -52,23 +52,23 @@ class Trail:
         self._noted = False
         self.identity = ANONYMOUS
         self.address = ""
-        """Of whoever calls, behind proxies too."""
+        """The client's address, also behind proxies."""
 
-    def note(self, deed: Deed, code: int) -> None:
-        """An object was written, or the server behind refused it."""
-        if deed.gvr is not None and deed.gvr.group not in _REVIEWS:
+    def note(self, write: AuditedWrite, code: int) -> None:
+        """An object was written, or the server refused it."""
+        if write.gvr is not None and write.gvr.group not in _REVIEWS:
             self._noted = True
-            self._send(deed, code)
+            self._send(write, code)
 
     def end(self, code: int) -> None:
-        """The answer of the whole request."""
+        """The answer to the whole request."""
         if self._verb and code >= 400 and not self._noted:
-            self._send(Deed(self._verb), code)
+            self._send(AuditedWrite(self._verb), code)
 
-    def _send(self, deed: Deed, code: int) -> None:
+    def _send(self, write: AuditedWrite, code: int) -> None:
         if self._write is None:
             return
-        plural = deed.gvr.plural if deed.gvr else ""
+        plural = write.gvr.plural if write.gvr else ""
         self._write(
             {
                 "time": self._clock.now(),
@@ -76,12 +76,12 @@ class Trail:
                 "address": self.address,
                 "user": self.identity.user,
                 "groups": self.identity.groups,
-                "verb": deed.verb,
-                "group": deed.gvr.group if deed.gvr else "",
-                "resource": f"{plural}/{deed.subresource}" if deed.subresource else plural,
-                "namespace": deed.namespace,
-                "name": deed.name,
-                "dryRun": deed.dry_run,
+                "verb": write.verb,
+                "group": write.gvr.group if write.gvr else "",
+                "resource": f"{plural}/{write.subresource}" if write.subresource else plural,
+                "namespace": write.namespace,
+                "name": write.name,
+                "dryRun": write.dry_run,
                 "code": code,
                 "via": "rest",
                 "path": self._path,

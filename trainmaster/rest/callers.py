@@ -1,11 +1,11 @@
-"""Who calls, and the `Client` that acts as them: a bearer token is reviewed by the server behind (TokenReview).
+"""Authenticates callers, and provides the `Client` that acts as them: a bearer token is verified by a TokenReview.
 
-Embedded, the caller's client is `client.as_user(identity)`; on a cluster it carries the caller's own token, so that
-the cluster decides. No answer is kept: a token that was revoked does not work for the next request.
+Embedded, the caller's client is `client.as_user(identity)`; on a cluster it carries the caller's own token, so that the
+cluster authorizes requests. Results are not cached: a revoked token does not work for the next request.
 
-What a request reads and writes goes through `SeenClient`, which remembers the newest revision that it saw. An answer
-leaves the process once that is durable (`Caller.settle`; the edge awaits it). Writes are
-told to the audit log (`trail`).
+Reads and writes of a request go through `SeenClient`, which remembers the newest revision that it saw. An answer is
+sent once that revision is durable (`Caller.settle`, awaited by the edge). Writes are recorded in the audit log
+(`Trail`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trainmaster.client.contract import (
     WatchStream,
     WriteOptions,
 )
-from trainmaster.rest.audit_trail import Deed, Trail
+from trainmaster.rest.audit_trail import AuditedWrite, Trail
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.creation.naming import make_user
 
@@ -45,9 +45,9 @@ _LIST, _WATCH, _WRITE, _DELETE, _LOG = _DEFAULTS
 T = TypeVar("T")
 
 Act = Callable[[ActingIdentity, str], Client]
-"""(who, their token): the server, acting as them."""
+"""(identity, token) -> the server, acting as them."""
 Latest = Callable[[], int]
-"""The newest revision that was written; 0 where the server answers only what is durable."""
+"""The newest written revision; 0 if the server only answers what is durable."""
 
 
 def always_durable() -> int:
@@ -56,7 +56,7 @@ def always_durable() -> int:
 
 
 class SeenClient:
-    """`Client` that remembers the newest revision of what went through it."""
+    """A `Client` that remembers the newest revision it has seen."""
 
     def __init__(self, inner: Client, latest: Latest, trail: Trail | None = None) -> None:
         self._inner = inner
@@ -64,10 +64,10 @@ class SeenClient:
         self.seen = 0
         self._settled = 0
         self.trail = trail
-        """Where writes are told; the edge sets it for the request."""
+        """Where writes are recorded; the edge sets it for the request."""
 
     async def settle(self) -> None:
-        """Called for every piece of an answer, so what is known to be on disk is not asked for again."""
+        """Called for every piece of an answer, so a revision that is known to be durable is not awaited again."""
         seen = self.seen
         if seen > self._settled:
             await self._inner.durable(seen)
@@ -82,7 +82,7 @@ class SeenClient:
             self.seen = max(self.seen, int(version))
 
     def _wrote(self, obj: Object) -> Object:
-        """A deletion is answered without a revision, so everything up to now counts."""
+        """The answer to a deletion has no revision, so everything up to now counts."""
         self.seen = max(self.seen, self._latest())
         return obj
 
@@ -109,15 +109,15 @@ class SeenClient:
         options: WriteOptions = _WRITE,
     ) -> Object:
         work = self._inner.create(gvr, obj, namespace, subresource=subresource, name=name, options=options)
-        deed = Deed("create", gvr, namespace, name or _get_name(obj), subresource, options.dry_run)
-        return self._wrote(await self._do(work, deed, 201))
+        write = AuditedWrite("create", gvr, namespace, name or _get_name(obj), subresource, options.dry_run)
+        return self._wrote(await self._do(work, write, 201))
 
     async def update(
         self, gvr: GVR, obj: Object, namespace: str = "", *, subresource: str = "", options: WriteOptions = _WRITE
     ) -> Object:
         work = self._inner.update(gvr, obj, namespace, subresource=subresource, options=options)
-        deed = Deed("update", gvr, namespace, _get_name(obj), subresource, options.dry_run)
-        return self._wrote(await self._do(work, deed))
+        write = AuditedWrite("update", gvr, namespace, _get_name(obj), subresource, options.dry_run)
+        return self._wrote(await self._do(work, write))
 
     async def patch(
         self,
@@ -131,38 +131,40 @@ class SeenClient:
         options: WriteOptions = _WRITE,
     ) -> Object:
         work = self._inner.patch(gvr, name, patch_type, patch, namespace, subresource=subresource, options=options)
-        return self._wrote(await self._do(work, Deed("patch", gvr, namespace, name, subresource, options.dry_run)))
+        return self._wrote(
+            await self._do(work, AuditedWrite("patch", gvr, namespace, name, subresource, options.dry_run))
+        )
 
     async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions = _DELETE) -> Object:
         work = self._inner.delete(gvr, name, namespace, options)
-        return self._wrote(await self._do(work, Deed("delete", gvr, namespace, name, dry_run=options.dry_run)))
+        return self._wrote(await self._do(work, AuditedWrite("delete", gvr, namespace, name, dry_run=options.dry_run)))
 
     async def delete_collection(
         self, gvr: GVR, namespace: str = "", list_options: ListOptions = _LIST, options: DeleteOptions = _DELETE
     ) -> Sequence[Object]:
         work = self._inner.delete_collection(gvr, namespace, list_options, options)
-        gone = await self._do(work, Deed("deletecollection", gvr, namespace, dry_run=options.dry_run))
+        gone = await self._do(work, AuditedWrite("deletecollection", gvr, namespace, dry_run=options.dry_run))
         self.seen = max(self.seen, self._latest())
         return gone
 
-    async def _do(self, work: Awaitable[T], deed: Deed, code: int = 200) -> T:
-        """The write, and its line in the audit log, however it ends."""
+    async def _do(self, work: Awaitable[T], write: AuditedWrite, code: int = 200) -> T:
+        """Performs the write and logs it, whatever its result."""
         try:
             done = await work
         except StatusError as error:
-            self._tell(deed, error.code)
+            self._tell(write, error.code)
             raise
         except Exception:
-            self._tell(deed, 500)
+            self._tell(write, 500)
             raise
-        if not deed.name and isinstance(done, dict):
-            deed = replace(deed, name=_get_name(done))
-        self._tell(deed, code)
+        if not write.name and isinstance(done, dict):
+            write = replace(write, name=_get_name(done))
+        self._tell(write, code)
         return done
 
-    def _tell(self, deed: Deed, code: int) -> None:
+    def _tell(self, write: AuditedWrite, code: int) -> None:
         if self.trail is not None:
-            self.trail.note(deed, code)
+            self.trail.note(write, code)
 
     def logs(self, name: str, namespace: str, options: LogOptions = _LOG) -> AsyncIterator[bytes]:
         return self._inner.logs(name, namespace, options)
@@ -174,11 +176,11 @@ class SeenClient:
         return SeenClient(self._inner.as_user(identity), self._latest, self.trail)
 
     async def close(self) -> None:
-        """The client belongs to whoever made it."""
+        """The client belongs to its creator."""
 
 
 class _SeenWatch:
-    """`WatchStream` whose events count as seen: nothing of them leaves before it is durable."""
+    """A `WatchStream` whose events count as seen: they are sent only when durable."""
 
     def __init__(self, inner: WatchStream, see: Callable[[Object], Object]) -> None:
         self._inner = inner
@@ -209,7 +211,7 @@ def _get_name(obj: Object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One request's: who sent it, and the server as they may use it."""
+    """The sender of a request, and the server as they may use it."""
 
     identity: ActingIdentity
     client: SeenClient
@@ -220,16 +222,16 @@ class Caller:
 
     @property
     def tenant(self) -> str | None:
-        """Whose namespace the caller works in, if they are a tenant (`api.tenancy`)."""
+        """The tenant that the caller belongs to, if any (`api.tenancy`)."""
         return read_tenant(self.identity.user)
 
     @property
     def user_id(self) -> str:
-        """What they are called in names of jobs."""
+        """Their id in names of jobs."""
         return make_user(self.tenant or get_short_name(self.identity.user))
 
     async def check_user(self, user_id: str) -> None:
-        """Problem 403 when they act in another's name. Administrators may: whoever can make namespaces."""
+        """Raises Problem 403 if they act for another user. Administrators (who can create namespaces) may."""
         own = self.user_id
         if user_id == own or self.is_administrator:
             return
@@ -241,7 +243,7 @@ class Caller:
             raise Problem(403, "not-yours", text, hint=f"send user_id {own!r}; only administrators act for others")
 
     async def settle(self) -> None:
-        """Until everything that the answer may tell of is on disk."""
+        """Waits until everything that the answer may contain is on disk."""
         await self.client.settle()
 
 
@@ -252,18 +254,18 @@ def read_tenant(user: str) -> str | None:
 
 
 def get_short_name(user: str) -> str:
-    """The short form of other callers: the name of a ServiceAccount, the local part of a mail address."""
+    """The short form for other callers: the name of a ServiceAccount, or the local part of an e-mail address."""
     return user.rpartition(":")[2].partition("@")[0].lower()
 
 
 class Callers(Protocol):
     async def identify(self, token: str) -> Caller:
-        """StatusError 401 for a token that is nobody's."""
+        """Raises StatusError 401 for an invalid token."""
         ...
 
 
 class ReviewingCallers:
-    """`Callers` by TokenReview. `client` is the REST API's own identity."""
+    """`Callers` by TokenReview. `client` has the REST API's own identity."""
 
     def __init__(self, client: Client, act: Act, latest: Latest = always_durable) -> None:
         self._client = client

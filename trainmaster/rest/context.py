@@ -1,4 +1,4 @@
-"""What every route can ask for by type: the backend, and who calls.
+"""What routes can request by type: the backend, and the caller.
 
 async def read(name: str, caller: CallerOf, backend: BackendOf) -> ...
 """
@@ -22,7 +22,7 @@ async def _provide_backend(request: Request) -> Backend:
 
 
 async def _provide_caller(request: Request) -> Caller:
-    """The edge has put it there; a public path has none and must not ask."""
+    """Set by the edge; public paths have none and must not request it."""
     caller = request.state.caller
     assert isinstance(caller, Caller)
     return caller

@@ -1,6 +1,6 @@
-"""What the REST API needs from whoever starts it (`app` for a home, `trainmaster rest` alone), and who calls it.
+"""What the REST API needs from its host (`app` for a home, `trainmaster rest` alone).
 
-`Backend` is handed to every route through `trainmaster/rest/context.py`. Nothing here knows HTTP.
+`Backend` is passed to every route through `trainmaster/rest/context.py`. Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from trainmaster.rest.callers import Callers
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
-from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.streams import Streams
-from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.rest.services.tenants import TenantService
 
 
 @dataclass(frozen=True, slots=True)
 class RestLimits:
     body_bytes: int = 2 * 1024 * 1024
-    """Largest request body; a ConfigMap holds 1 MiB, so no training code that could run is larger."""
+    """Largest request body; a ConfigMap holds 1 MiB, so no usable training code is larger."""
     body_seconds: float = 30.0
     """Longest pause while a body arrives."""
     stranger_body_bytes: int = 80 * 1024
-    """The same on paths that need no token."""
+    """The same for paths that need no token."""
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
-    """Whose X-Forwarded-For says who calls."""
+    """Proxies whose X-Forwarded-For is trusted."""
 
 
 Explain = Callable[[Client, str, str], Awaitable[Fields | None]]
-"""(client, namespace, name): as `trainmaster explain` says it; None when there is no such job."""
+"""(client, namespace, name) -> the result of `trainmaster explain`; None if there is no such job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Backend:
     ids: Ids
     jobs: GuideJobs
     reader: JobReader
-    tenants: TenantDesk
+    tenants: TenantService
     rates: Rates
-    """Of requests, for each caller."""
+    """Request rates per caller."""
     check_ready: Callable[[], Awaitable[None]]
-    """Raises StatusError while the server behind does not answer."""
-    history: HistoryDesk
+    """Raises StatusError while the API server does not answer."""
+    history: HistoryService
     explain: Explain
     streams: Streams
     new_jobs: NewJobs
     limits: RestLimits = field(default_factory=RestLimits)
     audit: Write | None = None
-    """Where lines for the audit log go; None where the server behind writes them."""
+    """Receives lines of the audit log; None if the API server writes them."""

@@ -1,4 +1,4 @@
-"""The outermost layer around the application: what must hold for every request, whatever the routes do.
+"""The outermost layer around the application: what applies to every request, whatever its route.
 
     a caller          every path but the public ones needs a good token, also paths that do not exist
     a rate            somebody who sends too much waits, administrators do not
@@ -8,7 +8,7 @@
     one error form    every failure is a problem document; an unknown one has an id, and its traceback is in the log
     headers           a request id, no sniffing, no framing, no caching
 
-Because it is one layer, a new route cannot forget any of it.
+Because it is one layer, a new route cannot omit any of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_STORE = (b"cache-control", b"no-store")
 
 
 class Edge:
-    """ASGI. `public` are the exact paths that need no caller; nothing is derived from a prefix."""
+    """ASGI. `public` are the exact paths that need no caller; prefixes do not count."""
 
     def __init__(self, app: ASGIApp, backend: Backend, public: frozenset[str]) -> None:
         self._app = app
@@ -50,7 +50,7 @@ class Edge:
         await _Exchange(self._app, self._backend, scope, receive, send).run(scope["path"] in self._public)
 
     def stop(self) -> None:
-        """Ends the answers that would go on; those that end by themselves are finished."""
+        """Ends streaming answers; others are completed."""
         self._backend.streams.close()
 
 
@@ -76,7 +76,7 @@ class _Exchange:
 
     async def run(self, public: bool) -> None:
         if public:
-            # Nobody needs to say who they are there, so nobody sends much.
+            # Unauthenticated callers may only send small bodies.
             self._most_bytes = min(self._most_bytes, self._backend.limits.stranger_body_bytes)
         state = self._scope.setdefault("state", {})
         state["request_id"] = self._id
@@ -87,7 +87,7 @@ class _Exchange:
             if not public:
                 token = _find_token(headers)
                 self._caller = state["caller"] = await self._backend.callers.identify(token)
-                # For answers that go on for hours: the token may be revoked meanwhile.
+                # For long streams, whose token may be revoked meanwhile.
                 state["identify"] = partial(self._backend.callers.identify, token)
                 self._trail.identity, self._caller.client.trail = self._caller.identity, self._trail
                 self._recognise(self._caller)
@@ -101,7 +101,7 @@ class _Exchange:
             await self._refuse(from_status(error))
         except asyncio.CancelledError:
             raise
-        except Exception:  # the border: the caller gets an id, the log the traceback
+        except Exception:  # the caller gets an id, the log the traceback
             log.exception("request failed", extra={"action": "rest.failed", "request": self._id})
             await self._refuse(build_unexpected(self._id))
 
@@ -117,7 +117,7 @@ class _Exchange:
                 ) from None
 
     def _find_client(self, forwarded_for: bytes) -> None:
-        """Makes `scope["client"]` whoever calls, also behind proxies that are trusted."""
+        """Sets `scope["client"]` to the client's address, also behind trusted proxies."""
         peer = self._scope.get("client") or ("", 0)
         address = self._backend.limits.proxies.get_client(peer[0], forwarded_for.decode("latin-1"))
         self._scope["client"] = (address, peer[1] if address == peer[0] else 0)
@@ -133,7 +133,7 @@ class _Exchange:
         return Problem(413, "too-large", f"the body has more than {limit} bytes", hint=hint)
 
     async def _receive(self) -> Message:
-        """What is wrong with the body while it arrives cannot be raised here: the framework would call it bad JSON."""
+        """Errors of the body cannot be raised here, because the framework would report them as invalid JSON."""
         if self._whole:
             return await self._receive_from()
         try:
@@ -164,7 +164,7 @@ class _Exchange:
         elif self._replaced:
             return
         elif message.get("body") and self._caller is not None:
-            # A stream tells of what was written since it began.
+            # A stream contains what was written since it started.
             await self._caller.settle()
             self._done = not message.get("more_body")
         elif not message.get("more_body"):
@@ -180,7 +180,7 @@ class _Exchange:
         if self._done:
             return
         if self._started:
-            # The answer is under way; all that is left is to break it off, so that nobody takes it for whole.
+            # The answer has started; abort it, so that it is not taken for complete.
             raise ConnectionAbortedError(problem.detail)
         self._started = True
         self._trail.end(problem.status)
@@ -193,12 +193,12 @@ class _Exchange:
 
 
 def _read_headers(scope: Scope) -> dict[bytes, bytes]:
-    """By name. Problem for a header that decides and comes twice: the two might be read by different layers."""
+    """By name. Raises Problem for a repeated header that matters: layers might use different values."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in (b"authorization", b"content-length") and name in found:
             raise Problem(400, "bad-request", f"the header {name.decode()} stands twice", hint="send it once")
-        # Proxies may add a line of their own instead of appending to the one that is there.
+        # Proxies may add a line instead of appending to the existing one.
         found[name] = found[name] + b"," + value if name == b"x-forwarded-for" and name in found else value
     return found
 

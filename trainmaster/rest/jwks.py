@@ -1,8 +1,8 @@
-"""Public keys of an identity provider (RFC 7517), for tokens that it signed: parsed, fetched, renewed, let go in time.
+"""Public keys of an identity provider (RFC 7517): parsed, fetched, renewed, and dropped in time.
 
-PyJWT parses them and verifies with them. A key says which algorithms it may be used with: RSA keys never verify HMACs
-and shared secrets are no keys here, so a token cannot choose a weaker check than its key is for. A key id that nobody
-knows lets the set be fetched again, but not more often than once a minute, whatever is sent.
+PyJWT parses them and verifies signatures. Each key is restricted to certain algorithms: RSA keys never verify HMACs and
+shared secrets are not accepted, so a token cannot choose a weaker check. An unknown key id causes the set to be fetched
+again, at most once a minute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Fetch = Callable[[], Awaitable[object]]
-"""The key set as it stands with the provider, parsed. KeysUnavailable when it cannot be had."""
+"""The provider's current key set, parsed. Raises KeysUnavailable."""
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _ALGORITHMS: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -34,14 +34,14 @@ _ALGORITHMS: Mapping[tuple[str, str], tuple[str, ...]] = {
 """By kind and curve of the key. What is not in the table is never used, whatever the library knows."""
 _LEAST_RSA_BITS = 2048
 _MOST_RSA_BITS = 8192
-"""A signature of a larger key would take the event loop for longer than a request should."""
+"""Verifying a signature of a larger key would block the event loop for too long."""
 _MOST_KEYS = 100
 _FRESH_SECONDS = 600.0
-"""A key that the provider withdraws is not taken any more after this."""
+"""How long a key that the provider has withdrawn may still be accepted."""
 _PAUSE_SECONDS = 60.0
-"""Between two fetches, however many tokens name keys that are unknown and however often it fails."""
+"""Between two fetches, however many tokens have unknown keys and however often it fails."""
 _LONGEST_SECONDS = 86_400.0
-"""For which keys are used while the provider does not answer."""
+"""How long keys are used while the provider does not answer."""
 
 
 class KeysUnavailable(Exception):
@@ -49,7 +49,7 @@ class KeysUnavailable(Exception):
 
 
 class BadKey(ValueError):
-    """Why a key of a set is not used."""
+    """Why a key is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class VerificationKey:
 
 
 def parse_set(document: object) -> list[VerificationKey]:
-    """Those that can verify signatures; others are left out. KeysUnavailable when it is no key set, or has none."""
+    """Keys that can verify signatures; others are ignored. Raises KeysUnavailable if it is not a key set, or has
+    none."""
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or len(entries) > _MOST_KEYS:
         raise KeysUnavailable(f"this is no JSON Web Key Set of at most {_MOST_KEYS} keys")
@@ -96,7 +97,7 @@ def parse_key(entry: object) -> VerificationKey:
 
 
 def _load(entry: dict[str, Any], algorithm: str) -> PyJWK:
-    # Imported here because most homes know no identity provider.
+    # Imported on use, because most homes have no identity provider.
     from jwt import PyJWK, PyJWTError  # noqa: PLC0415
 
     try:
@@ -109,7 +110,7 @@ def _load(entry: dict[str, Any], algorithm: str) -> PyJWK:
 
 
 class KeySet:
-    """The provider's keys as they are known now."""
+    """The provider's keys that are currently known."""
 
     def __init__(self, fetch: Fetch, clock: Clock) -> None:
         self._fetch = fetch
@@ -121,7 +122,7 @@ class KeySet:
         self._fetching = asyncio.Lock()
 
     async def find(self, kid: str | None, algorithm: str) -> list[VerificationKey]:
-        """Keys that may have signed such a token. KeysUnavailable when none at all are known."""
+        """Keys that may have signed such a token. Raises KeysUnavailable if none at all are known."""
         if self._get_age() > _FRESH_SECONDS or not self._choose(kid, algorithm):
             await self._renew()
         if self._get_age() > _LONGEST_SECONDS:
@@ -136,7 +137,7 @@ class KeySet:
         return fitting if kid is None else [key for key in fitting if key.kid == kid]
 
     async def _renew(self) -> None:
-        """One at a time; those who waited for it do not ask again."""
+        """One fetch at a time; callers that waited for it do not repeat it."""
         async with self._fetching:
             now = self._clock.boot()
             if now - self._tried < _PAUSE_SECONDS:

@@ -1,11 +1,11 @@
-"""Callers whom somebody else's identity provider vouches for: OpenID Connect tokens (JWTs), verified here.
+"""Callers authenticated by an external identity provider: OpenID Connect tokens (JWTs), verified here.
 
-Such a token means nothing to the server behind, so the REST API acts by impersonation: embedded with `as_user`, on a
-cluster with impersonation headers under its own account. Names get a prefix, and a name of the system (`system:...`) is
-never accepted, so no provider can make its users administrators. Tokens of other issuers go on to `ReviewingCallers`.
+The API server does not know such tokens, so the REST API impersonates: embedded with `as_user`, on a cluster with
+impersonation headers under its own account. Names get a prefix, and system names (`system:...`) are never accepted, so
+no provider can make its users administrators. Tokens of other issuers are passed to `ReviewingCallers`.
 
-PyJWT verifies signatures, with the keys and algorithms that `jwks` allows. What a signed token says is read here:
-strictly (a name twice, NaN and what is nested too deep are refused), and with the clock that was handed in.
+PyJWT verifies signatures, with the keys and algorithms that `jwks` allows. The claims are parsed here: strictly
+(duplicate names, NaN and deep nesting are refused), and with the injected clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 AUTHENTICATED = "system:authenticated"
 SKEW_SECONDS = 60.0
-"""By which clocks may differ."""
+"""Tolerated difference between clocks."""
 _LONGEST_TOKEN = 16 * 1024
 _LONGEST_NAME = 253
 _MOST_GROUPS = 200
@@ -37,12 +37,12 @@ _LATEST = 1 << 53
 _RESERVED = ("system:", "trainmaster:")
 
 ActAs = Callable[[ActingIdentity], Client]
-"""The server behind, as somebody for whom the REST API vouches."""
+"""The API server, acting as a user that the REST API has authenticated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Which tokens are believed, and what is read from them."""
+    """Which tokens are accepted, and which claims are used."""
 
     issuer: str
     audience: str
@@ -58,7 +58,7 @@ class Verifier:
         self._clock = clock
 
     def is_meant(self, token: str) -> bool:
-        """Whether it claims to be of our issuer. Nothing is verified yet."""
+        """Whether it claims to be from our issuer. Nothing is verified yet."""
         parts = token.split(".")
         if len(parts) != 3 or len(token) > _LONGEST_TOKEN:
             return False
@@ -66,11 +66,11 @@ class Verifier:
         return claims is not None and claims.get("iss") == self._trusted.issuer
 
     async def verify(self, token: str) -> ActingIdentity:
-        """Problem 401 with the reason."""
-        # The library takes padding; then a token would have several forms.
+        """Raises Problem 401 with the reason."""
+        # The library accepts padding, but then a token would have several forms.
         header = None if "=" in token else _find_object(token.partition(".")[0])
         algorithm = header.get("alg") if header else None
-        # `crit` and `b64` change what is signed; nothing that we know needs them.
+        # `crit` and `b64` change what is signed, and are not needed.
         if header is None or not isinstance(algorithm, str) or "crit" in header or "b64" in header:
             _refuse("its header cannot be read")
         kid = header.get("kid")
@@ -79,7 +79,7 @@ class Verifier:
         try:
             candidates = await self._keys.find(kid, algorithm)
         except KeysUnavailable:
-            # Its reason is in the log; callers need not know addresses.
+            # The reason is in the log; callers need not know URLs.
             text = "the keys of the identity provider cannot be had"
             raise Problem(503, "no-keys", text, hint="send it again in a minute; the server's log says why") from None
         if not _is_signed(token, algorithm, candidates):
@@ -105,7 +105,7 @@ class Verifier:
 
     def _read_identity(self, claims: Mapping[str, object]) -> ActingIdentity:
         trusted = self._trusted
-        # As Kubernetes has it: an address that nobody checked names nobody.
+        # As in Kubernetes, an unverified e-mail address is not accepted.
         if trusted.user_claim == "email" and claims.get("email_verified", True) is not True:
             _refuse("its mail address is not verified")
         user = self._name(claims.get(trusted.user_claim), trusted.user_claim)
@@ -148,7 +148,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 def _is_signed(token: str, algorithm: str, candidates: Sequence[VerificationKey]) -> bool:
-    """Whether one of these keys signed it. `candidates` are for that algorithm already."""
+    """Whether one of these keys signed it. `candidates` are already restricted to that algorithm."""
     import jwt  # noqa: PLC0415 - most homes know no identity provider
 
     verifier = jwt.PyJWS()
@@ -162,7 +162,7 @@ def _is_signed(token: str, algorithm: str, candidates: Sequence[VerificationKey]
 
 
 def _find_object(part: str) -> dict[str, object] | None:
-    """The JSON object in a part of a token; None when it is anything else, or may be read in two ways."""
+    """The JSON object in a part of a token; None if it is anything else, or ambiguous."""
     try:
         data = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
         found = json.loads(data.decode(), object_pairs_hook=_build_object, parse_constant=_refuse_constant)
@@ -183,11 +183,11 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def _read_moment(claims: Mapping[str, object], name: str, *, required: bool = False) -> float:
-    """Seconds since 1970; minus infinity where it may be left out and is."""
+    """Seconds since 1970; minus infinity if it is optional and missing."""
     value = claims.get(name)
     if value is None and not required:
         return -math.inf
-    # A number that no float can hold says nothing about a time.
+    # Numbers outside the range of floats are not valid times.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _LATEST:
         _refuse(f"{name} is not a number of seconds since 1970")
     return float(value)

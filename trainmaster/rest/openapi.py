@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 document: the framework's, with our error form, our way to authenticate, and nothing it invented.
+"""The OpenAPI 3.1 document: the framework's, with our error format and authentication.
 
-Every operation may answer with a problem document; all but the public ones need a bearer token.
+Every operation may answer with a problem document; all except the public ones need a bearer token.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from trainmaster.rest.problems import MEDIA_TYPE
 OpenApi: TypeAlias = dict[str, Any]
 """The document, or a part of it."""
 Responses: TypeAlias = dict[int | str, OpenApi]
-"""Of one operation, by the code."""
+"""The responses of an operation by status code."""
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _REFERENCE = "#/components/schemas/{model}"
 
 
 def install(routes: FastAPI, public: frozenset[str]) -> None:
-    """Makes `routes.openapi()` answer with our document; it is built once."""
+    """Makes `routes.openapi()` return our document, which is built once."""
 
     def build() -> OpenApi:
         if routes.openapi_schema is None:

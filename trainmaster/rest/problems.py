@@ -1,9 +1,9 @@
-"""Errors as the caller gets them: RFC 9457 problem documents with the field that is wrong and what to do about it.
+"""Errors as RFC 9457 problem documents, with the fields that are wrong and what to do about it.
 
     {"type": "urn:trainmaster:problem:invalid", "title": "...", "status": 422, "detail": "...", "hint": "...",
      "errors": [{"pointer": "/config/num_nodes", "detail": "..."}], "request_id": "..."}
 
-Services raise `Problem`, or let the server's `StatusError` through; the edge turns both into a response, exactly once.
+Services raise `Problem`, or let the server's `StatusError` through; the edge turns both into a response.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TITLES = {
     507: "The disk of the server is full",
 }
 _NOT_COUNTED = "status unknown for quota"
-"""A cluster's words for a quota that is so new that nobody knows yet what is used of it."""
+"""A cluster's message for a new quota whose usage is not known yet."""
 _HINTS = {
     401: "send `Authorization: Bearer TOKEN` with a token that has not expired and was not revoked",
     403: "ask an administrator for a role in this namespace, or name your own namespace",
@@ -67,7 +67,7 @@ class FieldProblem:
 
 
 class Problem(Exception):
-    """A refusal in our own words. `kind` is the last word of its type."""
+    """A refusal of our own. `kind` is the last word of its type."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Problem(Exception):
 
 
 def invalid(errors: Sequence[FieldProblem], *, hint: str = "") -> Problem:
-    """422: what is wrong with which fields."""
+    """422: which fields are wrong, and why."""
     detail = "; ".join(
         f"{error.pointer or error.parameter}: {error.detail}" if error.pointer or error.parameter else error.detail
         for error in errors
@@ -132,12 +132,12 @@ def build_unexpected(request_id: str) -> Problem:
 
 
 def from_status(error: StatusError) -> Problem:
-    """What the server behind refused, in its words."""
+    """A refusal of the API server, with its message."""
     if error.code == 403 and _NOT_COUNTED in error.message:
         hint = "send it again in a moment; where Trainer was installed just now, this can take five minutes"
         return Problem(503, "quota-not-counted", error.message, hint=hint, retry_after=1)
     code = error.code if 400 <= error.code < 600 else 502
-    # Its own failure, not ours: our log would not explain it.
+    # The API server's failure, not ours: our log would not explain it.
     code = 502 if code == 500 else code
     kind = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in error.reason).lstrip("-")
     errors = [
@@ -151,7 +151,7 @@ def to_pointer(parts: Sequence[str | int]) -> str:
 
 
 def from_validation(errors: Sequence[Fields], content_type: str = "application/json") -> Problem:
-    """What the framework found wrong while decoding: every field at once, in our words."""
+    """Errors that the framework found while decoding: all fields at once, in our words."""
     found, hint = [], ""
     for error in errors:
         where, *rest = error.get("loc") or ("body",)
@@ -171,7 +171,7 @@ def from_validation(errors: Sequence[Fields], content_type: str = "application/j
 
 
 def _refuse_body(kind: str, content_type: str) -> Problem:
-    """The body as a whole. curl -d without a header says that it sends a form, and the framework then reads no JSON."""
+    """For the body as a whole. curl -d without a header sends a form, and the framework then reads no JSON."""
     media = content_type.partition(";")[0].strip().lower()
     if kind == "missing":
         return Problem(422, "invalid", "the request has no body", hint=_SEND_JSON)
@@ -185,7 +185,7 @@ def _describe(kind: str, error: Fields) -> str:
     limits = error.get("ctx", {})
     sent = error.get("input")
     shown = ""
-    # Longer numbers cannot be written out at all, and nobody would read longer texts.
+    # Larger numbers cannot be formatted, and longer texts are not helpful.
     if isinstance(sent, str | float) or (isinstance(sent, int) and abs(sent) < _SHOWN_NUMBERS):
         shown = f", not {sent[:40]!r}" if isinstance(sent, str) else f", not {sent}"
     match kind:

@@ -1,9 +1,9 @@
-"""Where an identity provider's keys come from: a file, an address, or the issuer's own description of itself.
+"""Gets an identity provider's keys: from a file, a URL, or the issuer's discovery document.
 
-Addresses are https (http to this machine only), and no redirect is followed. A name is resolved once, what it stands
-for is checked, and that address is connected to: private and loopback addresses only where the owner named them or
-`rest.oidc_private_addresses` says so, link-local ones (a cloud's metadata) never. So nobody who answers for a name, or
-describes the issuer, can point the server at its own network. In a thread, with limits in time and size.
+URLs are https (http only to this machine), and redirects are not followed. A name is resolved once, its addresses are
+checked, and the checked address is connected to: private and loopback addresses only if the owner named them or
+`rest.oidc_private_addresses` permits it, link-local ones (cloud metadata) never. So neither DNS nor the discovery
+document can point the server at its own network. Runs in a thread, with limits on time and size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_BYTES = 1024 * 1024
 _DESCRIPTION = "/.well-known/openid-configuration"
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""The IP addresses of a host. OSError when there are none."""
+"""The IP addresses of a host. Raises OSError if there are none."""
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
@@ -40,25 +40,25 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSource:
-    """What the owner has set."""
+    """The owner's settings."""
 
     issuer: str
     keys: str = ""
-    """An address, or a file, or "" to ask the issuer."""
+    """A URL, a file, or "" to ask the issuer."""
     ca: str = ""
-    """A file with who signs its certificate; "" for whom the machine trusts."""
+    """A file with the CA of its certificate; "" for the system's."""
     private: bool = False
-    """Private and loopback addresses too."""
+    """Also allow private and loopback addresses."""
 
     def is_named(self, host: str) -> bool:
-        """Whether the owner wrote this very address of this machine or network."""
+        """Whether the owner configured this very address."""
         return _is_literal(host) and host in (urlsplit(self.issuer).hostname, urlsplit(self.keys).hostname)
 
 
 def build_fetch(source: ProviderSource, *, resolve: Resolve = resolve, seconds: float = _SECONDS) -> Fetch:
     async def fetch() -> object:
         try:
-            # Resolvers have time limits of their own, and long ones. The thread ends when they do.
+            # Resolvers have their own, long timeouts. The thread ends when they do.
             return await asyncio.wait_for(asyncio.to_thread(_read_keys, source, resolve, seconds), 3 * seconds)
         except TimeoutError:
             raise KeysUnavailable(f"{source.keys or source.issuer} does not answer in {3 * seconds:g} s") from None
@@ -95,7 +95,7 @@ def _get(url: str, source: ProviderSource, resolve: Resolve, seconds: float) -> 
 
 
 def choose_address(host: str, addresses: Sequence[str], *, allow_private: bool) -> str:
-    """The first that may be asked. ValueError with the reason when there is none."""
+    """The first permitted address. Raises ValueError with the reason if there is none."""
     for text in addresses:
         found = ipaddress.ip_address(text.partition("%")[0])
         address = getattr(found, "ipv4_mapped", None) or found
@@ -108,10 +108,10 @@ def choose_address(host: str, addresses: Sequence[str], *, allow_private: bool) 
 
 
 def _ask(parts: SplitResult, address: str, port: int, ca: str, seconds: float) -> bytes:
-    """The body of the answer. The whole exchange is cut off when its time is over, however slowly bytes come."""
+    """The body of the answer. The whole exchange has a time limit, however slowly bytes arrive."""
     host = parts.hostname or ""
     channel = socket.create_connection((address, port), timeout=seconds)
-    # A descriptor of its own: TLS takes the other one over.
+    # A separate descriptor, because TLS takes over the other one.
     handle = channel.dup()
     watchdog = threading.Timer(seconds, _cut, (handle,))
     watchdog.start()

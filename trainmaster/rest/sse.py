@@ -1,13 +1,12 @@
-"""Server-sent events: the wire form, and the response that sends them for as long as somebody listens.
+"""Server-sent events: the wire format, and the response that sends them.
 
     id: ...            where to go on: the client sends it as Last-Event-ID when it comes again
     event: log
     data: {...}
 
-An event reaches the client whole or not at all, so an id that it has stands for exactly what it has seen; several lines
-share one event when they come together. Between source and socket is one bounded queue: a reader that is slow holds up
-its own source and nobody else, and one that takes nothing for a minute is cut off. Whoever leaves frees everything: all
-tasks belong to the response.
+An event is delivered completely or not at all, so its id stands for exactly what the client has seen; lines that arrive
+together share one event. Between source and socket is one bounded queue: a slow reader blocks only its own source, and
+one that reads nothing for a minute is disconnected. All tasks belong to the response and end with it.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 CHECK_SECONDS = 5.0
-"""How soon a token that was revoked ends its streams."""
+"""How soon a revoked token ends its streams."""
 STALLED_SECONDS = 60.0
 RETRY_MS = 1000
 QUEUE = 500
-"""Items that wait for a slow reader; the source waits with the rest."""
+"""Items that wait for a slow reader, before the source has to wait."""
 BATCH = 100
 
 T = TypeVar("T")
@@ -50,8 +49,8 @@ _BEAT = _Beat()
 
 
 class EventStream(Response, Generic[T]):
-    """`source` is closed at the end, in the task that iterates it. `check` raises when the caller may not listen any
-    more."""
+    """`source` is closed at the end, in the task that iterates it. `check` raises if the caller may no longer
+    listen."""
 
     media_type = MEDIA_TYPE
 
@@ -72,7 +71,7 @@ class EventStream(Response, Generic[T]):
         self._ended = False
         self._sending = False
         self._moved = 0.0
-        """When a piece was begun or taken last."""
+        """When a piece was last started or accepted."""
         self._queue: asyncio.Queue[T | Problem | _Beat | None] = asyncio.Queue(QUEUE)
 
     async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
@@ -105,10 +104,10 @@ class EventStream(Response, Generic[T]):
             end = problem
         await self._queue.put(end)
 
-    # Timers are kept out of the way of every single event: one task looks at them all, now and then.
+    # One task checks all timers now and then, so that single events need none.
 
     async def _keep(self) -> None:
-        """Looks after the caller's rights, silence and readers that take nothing. Returns when this is over."""
+        """Checks permission, silence and stalled readers. Returns when the stream has to end."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             quiet = asyncio.get_running_loop().time() - self._moved
@@ -121,7 +120,7 @@ class EventStream(Response, Generic[T]):
             try:
                 await self._check()
             except StatusError as error:
-                # A server that does not answer just now says nothing about the caller.
+                # A temporary failure of the server does not affect the caller's permission.
                 if error.code in (401, 403):
                     self._cut(from_status(error))
             except OSError:
@@ -130,7 +129,8 @@ class EventStream(Response, Generic[T]):
                 self._cut(problem)
 
     def _cut(self, problem: Problem) -> None:
-        """Nothing that waits is for somebody who may not listen. Without an await, so nobody can put more before it."""
+        """Discards what is queued, which the caller may not see. No await, so that nothing can be queued before the
+        problem."""
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(problem)
@@ -153,7 +153,7 @@ class EventStream(Response, Generic[T]):
         self._sending, self._moved = False, loop.time()
 
     def _take(self, first: T | Problem | _Beat | None) -> tuple[bytes, bool]:
-        """What waits, as events, and whether it is the end."""
+        """The queued items as events, and whether it is the end."""
         items: list[T] = []
         item = first
         while item is not None and not isinstance(item, Problem):

@@ -29,12 +29,12 @@ from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.rest.services.creation.templates import Templates
-from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.records import NoRecords
 from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams
-from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.rest.services.tenants import TenantService
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -65,7 +65,7 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
     clock = SystemClock()
     jobs = GuideJobs(Templates(), ServerFields(read_fields, clock), clock)
     known = callers or OnlyGood(_Silent())  # type: ignore[arg-type]
-    desk = TenantDesk(_Silent(), clock, sign_up=SignUpRules(), on_cluster=False)  # type: ignore[arg-type]
+    desk = TenantService(_Silent(), clock, sign_up=SignUpRules(), on_cluster=False)  # type: ignore[arg-type]
     reader, rates = JobReader(NoRecords(), clock), Rates(clock, 50.0, 200)
     return Backend(
         known,
@@ -76,10 +76,10 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
         desk,
         rates,
         ready,
-        HistoryDesk(None),
+        HistoryService(None),
         explain,
         Streams(),
-        NewJobs(jobs, HistoryDesk(None), None),
+        NewJobs(jobs, HistoryService(None), None),
         limits or RestLimits(),
     )
 

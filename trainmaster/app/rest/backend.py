@@ -32,11 +32,11 @@ from trainmaster.rest.services.creation.guide_jobs import CreationRules, GuideJo
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import ReadFields, ServerFields
 from trainmaster.rest.services.creation.templates import Templates
-from trainmaster.rest.services.history import HistoryDesk
+from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords
 from trainmaster.rest.services.streams import Streams
-from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.rest.services.tenants import TenantService
 
 
 def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
@@ -73,7 +73,7 @@ def build_backend(
     clock: Clock,
     ids: Ids,
     *,
-    tenants: TenantDesk,
+    tenants: TenantService,
     folders: Folders,
     read_fields: ReadFields,
     remind: Callable[[], None],
@@ -82,7 +82,7 @@ def build_backend(
     """What the routes work with, in either mode."""
     rules = CreationRules(settings.max_nodes, settings.check_code)
     jobs = GuideJobs(Templates(folders.templates), ServerFields(read_fields, clock), clock, rules=rules, remind=remind)
-    history = HistoryDesk(folders.history)
+    history = HistoryService(folders.history)
     limits = RestLimits(
         settings.max_body_bytes,
         stranger_body_bytes=edge.stranger_body_bytes,

@@ -19,7 +19,7 @@ from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.creation.sweeping import Sweeper
-from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.rest.services.tenants import TenantService
 from trainmaster.version import __version__
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         callers,
         world.clock,
         world.ids,
-        tenants=TenantDesk(
+        tenants=TenantService(
             client,
             world.clock,
             sign_up=build_sign_up(world.settings.rest),

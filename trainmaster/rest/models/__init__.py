@@ -1,1 +1,1 @@
-"""The shapes of requests and answers. Ours: no Kubernetes type leaks through them by accident."""
+"""Request and response bodies. Our own, so that no Kubernetes type is exposed by accident."""

@@ -1,4 +1,4 @@
-"""The create of `/api/v1`: what it takes and what it answers (docs/rest.md)."""
+"""Request and response of creating a job in `/api/v1` (docs/rest.md)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NewJob(BaseModel):
         },
     )
 
-    # Bounds stand in the document only: `services.new_job_request` tells all mistakes together, with the rule in words.
+    # Limits are only in the document: `services.new_job_request` reports all mistakes together, with the rule.
     name: str | None = Field(
         default=None,
         description="Default: made of the user and the time, or of the Idempotency-Key.",
@@ -79,7 +79,7 @@ class NewJob(BaseModel):
         return "/files" if self.files is not None else "/archive" if self.archive is not None else "/code"
 
     async def to_request(self, namespace: str, user: str, raw: bytes = b"") -> NewJobRequest:
-        """`raw` is an archive that came as the body. Problem 422 for code that cannot be taken."""
+        """`raw` is an archive sent as the body. Raises Problem 422 for invalid code."""
         config = self.config
         basics = GuideRequest(
             user_id=user,

@@ -1,4 +1,4 @@
-"""Answers of `/api/v1/history`: jobs that have ended or were deleted, as their records tell them (docs/history.md)."""
+"""Responses of `/api/v1/history`: records of finished and deleted jobs (docs/history.md)."""
 
 from __future__ import annotations
 

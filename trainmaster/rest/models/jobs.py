@@ -1,4 +1,4 @@
-"""Answers of `/api/v1` about jobs and runtimes (docs/rest.md). `services.views` builds their content."""
+"""Responses of `/api/v1` about jobs and runtimes (docs/rest.md). `services.job_views` builds their content."""
 
 from __future__ import annotations
 

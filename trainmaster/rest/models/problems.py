@@ -1,4 +1,4 @@
-"""The error form, for the OpenAPI document. What is sent is made by `rest.problems`; a test compares the two."""
+"""The error format, for the OpenAPI document. `rest.problems` builds what is sent; a test compares the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of server-sent events, for the OpenAPI document; `services` build what is sent, and a test compares."""
+"""The data of server-sent events, for the OpenAPI document; `services` build what is sent, and a test compares them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and answers of the guide's API (docs/rest.md), field by field as its clients send and read them."""
+"""Requests and responses of the guide's API (docs/rest.md), with the fields of its clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _refuse_bool(value: object) -> object:
 
 
 def _to_text(value: object) -> object:
-    """Amounts are written as numbers too: 4, 0.5."""
+    """Amounts may also be numbers: 4, 0.5."""
     if isinstance(value, bool):
         raise ValueError("must be an amount, not true or false")
     return str(value) if isinstance(value, int | float) else value
@@ -54,7 +54,7 @@ class CreateRequest(BaseModel):
         },
     )
 
-    # Bounds stand in the document only: `services.guide_request` tells all mistakes together, with the rule in words.
+    # Limits are only in the document: `services.guide_request` reports all mistakes together, with the rule.
     user_id: str = Field(
         description="Whose job it is; its name begins with it. A DNS label that begins with a letter.",
         json_schema_extra={"pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": naming.USER_LENGTH},

@@ -16,7 +16,7 @@ _FILES = {
     "/docs/docs.css": ("docs.css", "text/css; charset=utf-8"),
 }
 PUBLIC = ("/", "/openapi.json", *_FILES)
-# Scripts, styles and requests of this server only; the page cannot be framed and sends no form anywhere.
+# Scripts, styles and requests of this server only; the page cannot be framed and sends no forms.
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # noqa: E501  # one header
 
 

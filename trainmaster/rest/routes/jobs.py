@@ -153,10 +153,10 @@ async def list_runtimes(caller: CallerOf, backend: BackendOf, namespace: Namespa
 
 
 def answer_tagged(data: Object, known: str | None) -> Response:
-    """The tag is that of the content, so it survives restarts and is the same on every server."""
+    """The tag is a hash of the content, so it survives restarts and is the same on every server."""
     body = orjson.dumps(data)
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    # A cache may keep it if it asks each time.
+    # May be cached if it is revalidated each time.
     headers = {"etag": tag, "cache-control": "private, no-cache"}
     tags = [part.strip().removeprefix("W/") for part in (known or "").split(",")]
     if tag in tags or tags == ["*"]:

@@ -18,7 +18,7 @@ ROUTERS = (
 )
 
 PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC})
-"""Exact paths. Everything else, also what does not exist, needs a token."""
+"""Exact paths. Everything else, even paths that do not exist, needs a token."""
 
 
 def list_methods(path: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""What the routes call: plain functions and classes on a `Client`, without a word of HTTP or of the web framework."""
+"""What the routes call: plain functions and classes on a `Client`, independent of HTTP and the web framework."""

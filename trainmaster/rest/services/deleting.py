@@ -1,7 +1,7 @@
-"""Deletes a job: its Pods and its copy of the code follow. Doing it again is no error.
+"""Deletes a job, with its Pods and its copy of the code. Idempotent.
 
-The system ConfigMap stays, because other jobs use it. The user's newest code goes only when that is asked for, and
-only when no other job of the user is there that has not ended: whoever looks at such a job expects to find its code.
+The system ConfigMap is kept, because other jobs use it. The user's newest code is deleted only on request, and only if
+the user has no other unfinished job, whose code it may be expected to be.
 """
 
 from __future__ import annotations

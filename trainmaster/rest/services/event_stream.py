@@ -1,8 +1,8 @@
-"""What happens to a job, as it comes: changes of its state, and the events about it, its JobSet, its Jobs and its Pods.
+"""Streams what happens to a job: changes of its state, and events about it, its JobSet, its Jobs and its Pods.
 
-The id is the newest revision that was handed out, and which state. A client that comes again gets the events since;
-where the server behind has forgotten the changes in between (a restart, a long absence) the events as they are now,
-those that are newer than the id. Of an event that was counted up meanwhile the last count comes, once.
+The id contains the newest delivered revision and state. A client that reconnects gets the events since; if the server
+no longer has the changes in between (a restart, a long absence), it gets the current events that are newer than the id.
+An event that was counted up meanwhile is delivered once, with the last count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EventCursor:
     uid: str = ""
     revision: int = 0
     state: str = ""
-    """Hash of the last one that was told."""
+    """Hash of the last delivered state."""
     over: bool = False
 
     def dump(self) -> str:
@@ -50,7 +50,7 @@ class EventCursor:
 
 
 def parse_cursor(text: str) -> EventCursor:
-    """Problem 422 for an id that is none of ours."""
+    """Raises Problem 422 for an invalid id."""
     if not text:
         return EventCursor()
     found = _ID.fullmatch(text)
@@ -124,7 +124,7 @@ class _Follower:
             change,
             namespace=self.job.namespace,
             field_selector=field_selector,
-            trouble=_hear_trouble,
+            trouble=_check_trouble,
         )
 
     async def _end(self) -> None:
@@ -195,7 +195,7 @@ class _Follower:
         return self._ours[uid]
 
     async def _belongs(self, gvr: GVR, name: str) -> bool:
-        """By its label; of one that is gone by its name, which must not be that of another job's child."""
+        """By its label; a deleted object by its name, which must not be that of another job's child."""
         try:
             found = await self.client.get(gvr, name, self.job.namespace)
         except NotFound:
@@ -205,8 +205,8 @@ class _Follower:
         return read_labels(found).get(self.job.pod_label) == self.job.name
 
 
-def _hear_trouble(error: Exception) -> None:
-    """What asking again does not mend ends the stream; the rest is asked again."""
+def _check_trouble(error: Exception) -> None:
+    """Raises permanent errors, which end the stream; others are retried."""
     if isinstance(error, StatusError) and error.code in (401, 403):
         raise error
 

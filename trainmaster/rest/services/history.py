@@ -1,7 +1,7 @@
-"""Records of jobs for `/api/v1/history`: a list by filters and pages, one whole, and the logs that were kept.
+"""Records of jobs for `/api/v1/history`: a filtered and paged list, one complete record, and the kept logs.
 
-Reads the archive in a thread, with a connection of its own that cannot write; an installation without one has no
-records. Who may read them is decided before (`spaces.check_reader`): whoever may read TrainJobs of that namespace.
+Reads the archive in a thread, with its own read-only connection; an installation without an archive has no records.
+Access is checked before (`namespaces.check_reader`): it requires permission to read TrainJobs of that namespace.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class RecordsWanted:
     token: str = ""
 
 
-class HistoryDesk:
-    """`directory` is the archive's; None where nothing is kept."""
+class HistoryService:
+    """`directory` is the archive's; None if there is none."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
         self.kept: Kept = NothingKept() if directory is None else KeptLogs(directory)
 
     async def select(self, wanted: RecordsWanted) -> tuple[list[Object], str]:
-        """The newest first, and the token of the next page."""
+        """Newest first, and the token of the next page."""
         after = _read_token(wanted.token)
 
         def look(archive: Archive) -> list[RecordLine]:
-            # Ties with the last one of the page before come again, and are passed over below.
+            # Records with the same time as the last one of the previous page are read again and skipped below.
             before = f"{after[0]}~" if after else ""
             found = Filter(wanted.namespace, wanted.name, wanted.state, wanted.deleted, before)
             return archive.select(found)
@@ -67,7 +67,7 @@ class HistoryDesk:
         return [build_summary(line) for line in page], token
 
     async def get(self, namespace: str, uid: str) -> JobRecord:
-        """Problem 404 also for a record of another namespace: who asks may not know that it is there."""
+        """Raises Problem 404 also for a record of another namespace, whose existence the caller may not know."""
         record = await self._ask(lambda archive: archive.find(uid), None)
         if record is None or record.namespace != namespace:
             hint = f"GET /api/v1/history?namespace={namespace} lists those that there are"
@@ -149,7 +149,7 @@ def _build_log(log: logs.ArchivedLog) -> Object:
 
 
 def _is_after(line: RecordLine, after: tuple[str, str, str]) -> bool:
-    """In the order of the archive: by end and creation, the newest first, then by uid."""
+    """In the archive's order: by end and creation, newest first, then by uid."""
     ended, created, uid = after
     if (line.finished, line.created) != (ended, created):
         return (line.finished, line.created) < (ended, created)

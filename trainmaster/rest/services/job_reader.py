@@ -1,7 +1,7 @@
-"""The state of a job and the log of a worker, from the server while the job is there, from history afterwards.
+"""The state of a job and the log of a worker, from the API server while the job exists, otherwise from history.
 
-States are the guide's three: what has not ended is Running, and the message says what that means (Pending, Suspended,
-and why). Whoever may not read TrainJobs of a namespace learns nothing, not from history either.
+The states are the guide's three: an unfinished job is Running, and the message has the details (Pending, Suspended, and
+why). Callers without permission to read TrainJobs of a namespace get nothing, not even from history.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RUNNING: State = "Running"
 NODE_JOB = "node"
 _REMEMBERED = 1024
 _ARCHIVE_SECONDS = 2.0
-"""How long the record of a job that was deleted just now may take to appear."""
+"""How long the record of a job that was just deleted may take to appear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class WorkerLog:
     worker: int
     text: str
     truncated: bool = False
-    """Its beginning is left out."""
+    """The beginning is missing."""
 
 
 class JobReader:
@@ -60,7 +60,7 @@ class JobReader:
         self._gone: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def note_deleted(self, namespace: str, name: str) -> None:
-        """Its record may not be there yet."""
+        """Its record may not exist yet."""
         self._gone[namespace, name] = self._clock.boot()
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
@@ -79,7 +79,7 @@ class JobReader:
         return record
 
     async def find_record(self, namespace: str, name: str) -> JobRecord | None:
-        """Waits a moment for the record of a job that was deleted through us just now."""
+        """Waits briefly for the record of a job that was just deleted through this API."""
         while True:
             record = await self._records.find(namespace, name)
             deleted = self._gone.get((namespace, name))
@@ -168,7 +168,7 @@ async def _explain(client: Client, job: TrainingJob) -> str:
 
 
 def _find_reason(pod: Pod) -> str:
-    """Why a Pod does not run; "" when it does not say."""
+    """Why a Pod is not running; "" if unknown."""
     if pod.unscheduled:
         return read_text(pod.unscheduled, "message") or read_text(pod.unscheduled, "reason")
     for container in pod.all_container_statuses:

@@ -1,7 +1,7 @@
-"""A job as `/api/v1` tells it, from Kubernetes objects to plain data. Pure; the models give it its names on the wire.
+"""Converts a job from Kubernetes objects to the data of `/api/v1`. Pure; the models define the names on the wire.
 
-Five states: Pending (with the reason), Suspended, Running, Complete, Failed. That a job is being deleted is told beside
-its state, because it has one until it is gone.
+Five states: Pending (with the reason), Suspended, Running, Complete, Failed. Deletion is shown separately from the
+state, which a job has until it is gone.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def build_detail(story: JobFacts) -> Object:
 
 
 def _find_obstacle(workers: Sequence[Fields]) -> str:
-    """What keeps the first worker that says so from starting: a claim that is not there, packages that do not exist."""
+    """What prevents the first such worker from starting: a missing claim, packages that do not exist."""
     for one in workers:
         if one["state"] == PENDING and one["message"]:
             return f"worker {one['worker']}: {': '.join(filter(None, (one['reason'], one['message'])))}"

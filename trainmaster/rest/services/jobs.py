@@ -1,7 +1,7 @@
-"""Jobs for `/api/v1`: found by filters and pages, read whole, suspended, resumed, restarted. On the caller's client.
+"""Jobs for `/api/v1`: list with filters and pages, read, suspend, resume, restart. Uses the caller's client.
 
-Nothing is kept between requests. A filter that the server behind does not have (the state) is applied here, so a page
-may be shorter than asked for; only an answer without a `continue` is the last.
+No state is kept between requests. A filter that the API server does not support (the state) is applied here, so a page
+may be shorter than requested; only an answer without `continue` is the last.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OF = "~"
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 RESTART_KEY = "trainmaster.dev/restart-key"
-"""Annotation on TrainJobs, by the REST API: the Idempotency-Key, hashed, of the restart that was asked for last."""
+"""Annotation on TrainJobs, by the REST API: the hashed Idempotency-Key of the last requested restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class JobFilter:
     runtime: str | None = None
     user: str | None = None
     labels: Sequence[str] = ()
-    """KEY or KEY=VALUE, each."""
+    """Each KEY or KEY=VALUE."""
     limit: int = 100
     token: str = ""
 
@@ -98,7 +98,7 @@ async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
 
 
 def build_selector(wanted: JobFilter) -> str:
-    """Problem 422 for what is no label: nothing reaches the selector that could be read as more than one."""
+    """Raises Problem 422 for an invalid label, so that no value can be read as more than one requirement."""
     parts, errors = [], []
     for name, key, value in (("user", USER, wanted.user), ("framework", REST_FRAMEWORK, wanted.framework)):
         if value is None:
@@ -165,7 +165,7 @@ def _check_staying(job: TrainingJob) -> None:
 @dataclass(frozen=True, slots=True)
 class Restarted:
     name: str
-    """Of the job that runs now: a new one when the old one had ended."""
+    """The job that runs now: a new one if the old one had ended."""
     attempt: int
     created: bool
 
@@ -173,7 +173,7 @@ class Restarted:
 async def restart_job(
     client: Client, namespace: str, name: str, *, new_name: str | None = None, key: str = ""
 ) -> Restarted:
-    """A job that changes while it is looked at is looked at again: it may have ended."""
+    """Retries if the job changes meanwhile, because it may have ended."""
     for _ in range(_TRIES):
         job = await get_job(client, namespace, name)
         _check_staying(job)
@@ -209,7 +209,7 @@ def _check_running(job: TrainingJob, new_name: str | None) -> None:
 
 
 def check_name(name: str | None) -> str | None:
-    """Problem 422 for what cannot be a job's name."""
+    """Raises Problem 422 for an invalid job name."""
     if name is not None and (problem := naming.find_name_problem(name)):
         raise invalid([FieldProblem(problem, pointer="/name")])
     return name
@@ -227,7 +227,7 @@ async def check_worker(client: Client, job: TrainingJob, worker: int | None, *, 
 
 
 async def list_runtimes(client: Client, namespace: str) -> list[Object]:
-    """Those for everybody, and those of the namespace."""
+    """Those of the cluster and of the namespace."""
     wide, narrow = await asyncio.gather(
         _list(client, CLUSTER_TRAINING_RUNTIMES, ""), client.list(TRAINING_RUNTIMES, namespace)
     )

@@ -1,6 +1,6 @@
-"""What the workers of a job printed, as one answer: merged by time, attempt after attempt, the end of it.
+"""The output of a job's workers as one answer: merged by time, attempt by attempt, limited to its end.
 
-Of a job that is there from its Pods and what was kept of earlier ones; of a deleted one from history. Streams are in
+For an existing job it comes from its Pods and kept logs of earlier ones; for a deleted one from history. Streams are in
 `streams`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from trainmaster.jobs.logs.contract import Entry, Line
 
 BYTES = 8 * 1024 * 1024
-"""The end of a log that one answer holds."""
+"""The size of the log's end that one answer contains."""
 LINES = 100_000
 
 
@@ -26,7 +26,7 @@ class Printed:
 
 
 async def read_end(entries: AsyncGenerator[Entry, None], most: int | None) -> Printed:
-    """The last lines, `most` at most; closes the generator."""
+    """The last lines, at most `most`; closes the generator."""
     limit = LINES if most is None else min(most, LINES)
     kept: deque[Line] = deque()
     size, truncated = 0, False

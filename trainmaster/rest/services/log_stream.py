@@ -1,8 +1,8 @@
-"""What the workers of a job print, as it comes, with an id that says how far a client is.
+"""Streams the output of a job's workers, with an id that records how far a client has read.
 
-The id holds how far the log of each container of the present attempt was handed out (time of the last line, and how
-many lines of that very time), so a client that comes again, also to another process or after a restart of the server,
-gets what it has not seen and nothing twice. Earlier attempts need no entry: they were handed out whole before.
+The id contains the position in the log of each container of the current attempt (time of the last line, and how many
+lines of exactly that time), so a client that reconnects, also to another process or after a restart of the server, gets
+everything it has not seen and nothing twice. Earlier attempts need no entry: they were delivered completely.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ID_LENGTH = 32_768
 _ID_BYTES = 262_144
 _PLAIN_BYTES = 1024
 _LINES = 100
-"""Of one event."""
+"""Per event."""
 MOST_WORKERS = 512
-"""Merged: the id has an entry for each, and clients send it in a header."""
+"""Workers that can be merged: the id has an entry for each, and clients send it in a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """The last of a stream: how the job ended."""
+    """The last item of a stream: how the job ended."""
 
     state: str
 
@@ -51,7 +51,7 @@ Item = Entry | StreamEnd
 
 @dataclass(slots=True)
 class LogCursor:
-    """How far a client is."""
+    """How far a client has read."""
 
     uid: str = ""
     attempt: int | None = None
@@ -76,7 +76,7 @@ class LogCursor:
     def dump(self) -> str:
         known = [[*key, one.restart, one.time, one.same] for key, one in self.known.items()]
         raw = orjson.dumps([_VERSION, self.uid, self.attempt, self.over, known])
-        # A few workers need no compression, which costs more than the rest of the event.
+        # For a few workers compression would cost more than the rest of the event.
         packed = raw if len(raw) < _PLAIN_BYTES else zlib.compress(raw, 1)
         return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
@@ -85,7 +85,7 @@ class LogCursor:
 
 
 def parse_cursor(text: str) -> LogCursor:
-    """Problem 422 for an id that is none of ours; it comes from outside, so nothing of it is believed."""
+    """Raises Problem 422 for an invalid id; it comes from outside, so everything is validated."""
     if not text:
         return LogCursor()
     try:
@@ -152,7 +152,7 @@ async def watch_record(
 
 
 class LogEncoder:
-    """Turns items into events; moves the cursor with what it has encoded."""
+    """Encodes items as events, and advances the cursor."""
 
     def __init__(self, cursor: LogCursor) -> None:
         self._cursor = cursor

@@ -1,4 +1,4 @@
-"""Which namespace a request of `/api/v1` is about, and whose job it makes. The server behind decides who may."""
+"""The namespace that a request of `/api/v1` is about. The API server decides who may access it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RULE = "a namespace is a DNS label: lower-case letters, digits and '-', at most
 
 
 def find_namespace(caller: Caller, namespace: str | None, *, pointer: str = "") -> str:
-    """The one that was named, else the caller's own. Problem 422 when there is neither."""
+    """The given one, or else the caller's own. Raises Problem 422 if there is neither."""
     chosen = caller.tenant if namespace is None else namespace
     if chosen is None:
         raise _refuse("is needed: you are no tenant, so there is no namespace of yours", pointer)
@@ -26,5 +26,5 @@ def _refuse(text: str, pointer: str) -> Exception:
 
 
 async def check_reader(caller: Caller, namespace: str) -> None:
-    """StatusError 403 unless the caller may read TrainJobs there: whoever may, may read what is left of them."""
+    """Raises StatusError 403 unless the caller may read TrainJobs there, which includes records of deleted ones."""
     await caller.client.list(TRAIN_JOBS, namespace, ListOptions(limit=1))

@@ -1,7 +1,7 @@
-"""What history knows of jobs that are gone: the last record of a name, and the log that a worker left.
+"""What history has of deleted jobs: the last record of a name, and the log of a worker.
 
-Reads the archive in a thread, with a connection of its own that can not write. An installation without an archive has
-no records. Who may read them is decided by the caller, before: whoever may read TrainJobs of that namespace.
+Reads the archive in a thread, with its own read-only connection. An installation without an archive has no records. The
+caller checks access before: it requires permission to read TrainJobs of that namespace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.record import JobRecord
 
 TAIL_BYTES = 8 * 1024 * 1024
-"""The end of a log that one answer holds."""
+"""The size of the log's end that one answer contains."""
 
 
 class RecordSource(Protocol):
@@ -24,12 +24,12 @@ class RecordSource(Protocol):
         ...
 
     async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
-        """The end of what a worker printed in its last attempt, and whether that is not all; None: nothing is kept."""
+        """The end of a worker's log of its last attempt, and whether it is incomplete; None if nothing is kept."""
         ...
 
 
 class NoRecords:
-    """`Records` where nothing is kept."""
+    """For installations without an archive."""
 
     async def find(self, namespace: str, name: str) -> JobRecord | None:
         return None
@@ -39,7 +39,7 @@ class NoRecords:
 
 
 class ArchivedRecords:
-    """`Records` in the archive of a home, or of an operator's `--history`."""
+    """Records in the archive of a home, or of an operator's `--history`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -64,7 +64,7 @@ class ArchivedRecords:
             return None
         try:
             lines = archive.select(Filter(namespace=namespace, name=name))
-            # Two jobs of one name: the younger one is meant.
+            # Of two jobs with the same name the newer one is meant.
             lines.sort(key=lambda line: line.created, reverse=True)
             return archive.find(lines[0].uid) if lines else None
         finally:
@@ -90,7 +90,7 @@ class ArchivedRecords:
 
 
 def keep_end(pieces: list[bytes], limit: int = TAIL_BYTES) -> tuple[bytes, bool]:
-    """The last bytes, from the beginning of a line, and whether something is missing."""
+    """The last bytes, starting at a line, and whether something is missing."""
     whole = b"".join(pieces)
     if len(whole) <= limit:
         return whole, False

@@ -1,7 +1,7 @@
 """Sign-up: somebody without a token becomes a tenant. Open to all, to those with an invitation, or to nobody.
 
-So that it cannot be used up: attempts are counted for each address, tenants that are really made for all together, and
-there is a most of tenants that made themselves. Whoever brings an invitation takes nothing away from the others.
+Limits prevent abuse: attempts per address, new tenants in total, and the number of tenants who signed up themselves.
+Invitations do not count against the limits.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _HOUR = 3600.0
 class SignUpRules:
     mode: Mode = "off"
     per_hour: int = 360
-    """Tenants that come without an invitation, from everywhere together."""
+    """Tenants without an invitation, from all addresses together."""
     per_hour_and_address: int = 20
-    """Attempts, whatever becomes of them."""
+    """Attempts, whatever their result."""
     most: int = 1000
-    """Tenants that signed themselves up and of whom something is left."""
+    """Tenants that signed up themselves and still exist in some form."""
     allowance: Allowance = field(default_factory=Allowance)
 
 
-class Door:
-    """Lets in or refuses, before anything is written."""
+class SignUpGuard:
+    """Checks the limits before anything is written."""
 
     def __init__(self, rules: SignUpRules, clock: Clock) -> None:
         self.rules = rules
@@ -43,7 +43,7 @@ class Door:
         self._by_address = TokenBuckets(clock, per_second=by_address / _HOUR, burst=max(1, by_address // 2))
         self._together = TokenBuckets(clock, per_second=together / _HOUR, burst=max(1, together // 18))
 
-    def knock(self, address: str, invitation: str) -> None:
+    def check_attempt(self, address: str, invitation: str) -> None:
         if self.rules.mode == "off":
             raise Problem(
                 403, "sign-up-closed", "tenants are made by administrators here",
@@ -60,7 +60,7 @@ class Door:
             )  # fmt: skip
 
     async def check_room(self, name: str, register: Register) -> None:
-        """For somebody without an invitation. Names that cannot be had cost the others nothing."""
+        """For somebody without an invitation. Unavailable names do not count."""
         problem = tenancy.find_name_problem(name)
         if problem:
             raise TenantError(problem, "invalid")

@@ -1,7 +1,7 @@
-"""The answers that go on for as long as somebody listens: how many there are, and that they end with the server.
+"""Open streams: limits their number per caller, and ends them with the server.
 
-A stream holds watches and readers, so each caller has a bound. Whoever leaves, for whatever reason, gives everything
-back: a stream is one context, and all of its tasks belong to it.
+A stream is a context that owns all its watches, readers and tasks, so everything is released when it ends for any
+reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 1_500
 
 
 def encode(event: str, data: Fields, event_id: str = "") -> bytes:
-    """JSON has no line break, so one data line is enough."""
+    """JSON has no line breaks, so one data line suffices."""
     head = f"id: {event_id}\n".encode() if event_id else b""
     return head + b"event: %s\ndata: %s\n\n" % (event.encode(), orjson.dumps(data))
 
@@ -38,7 +38,7 @@ class Streams:
         return self._open.total()
 
     def check(self, who: str) -> None:
-        """Problem 429 when there are too many."""
+        """Raises Problem 429 if there are too many."""
         if self._open[who] >= self._most_of_one or self.count >= self._most:
             text = f"{self._open[who]} streams are open for you, and {self.count} in all (limits.watchers_per_user)"
             raise Problem(429, "too-many-streams", text, hint="close some; one stream has all workers", retry_after=5)
@@ -58,5 +58,5 @@ class Streams:
                 del self._open[who]
 
     def close(self) -> None:
-        """All streams end; their clients come again, to whoever serves then."""
+        """Ends all streams; their clients reconnect."""
         self.closing.set()

@@ -1,6 +1,6 @@
-"""Tenants through REST: administrators make them as themselves; sign-up, where it is open, as the REST API itself.
+"""Tenants through REST: administrators create them as themselves; sign-up, if open, as the REST API itself.
 
-Who may do what is decided by the server behind, for the caller's own client. Nothing here checks a role by name.
+The API server authorizes the caller's own client. No role is checked by name here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller, Latest, SeenClient, always_durable
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.rates import Rates
-from trainmaster.rest.services.sign_up import Door, SignUpRules
+from trainmaster.rest.services.sign_up import SignUpGuard, SignUpRules
 from trainmaster.rest.services.streams import Streams
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
@@ -24,8 +24,8 @@ from trainmaster.tenancy.register import Remains
 from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantRegister, check_walls
 
 
-class TenantDesk:
-    """`own` acts as the REST API itself, for sign-up alone. `on_cluster`: containers are the walls."""
+class TenantService:
+    """`own` acts as the REST API itself, for sign-up only. `on_cluster`: containers provide the isolation."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class TenantDesk:
         self._latest = latest
         self._clock = clock
         self._on_cluster = on_cluster
-        self._door = Door(sign_up, clock)
+        self._door = SignUpGuard(sign_up, clock)
         self._remains = remains
 
     def open(self, client: Client) -> TenantRegister:
@@ -66,33 +66,33 @@ class TenantDesk:
         return await self.open(client).add(name, allowance, walled=walled, life=life, fresh=fresh)
 
     async def sign_up(self, name: str, trail: Trail, address: str, invitation: str = "") -> Issued:
-        self._door.knock(address, invitation)
-        # Nobody called, so the edge neither waits for durability nor knows what was written.
+        self._door.check_attempt(address, invitation)
+        # There is no caller, so the edge neither waits for durability nor knows what was written.
         client = SeenClient(self._own, self._latest, trail)
         try:
-            issued = await self._let_in(client, name, invitation)
+            issued = await self._add_tenant(client, name, invitation)
         except (TenantError, Problem) as error:
-            raise _advise_nobody(error, name) from None
+            raise _drop_advice(error, name) from None
         await client.settle()
         return issued
 
-    async def _let_in(self, client: Client, name: str, invitation: str) -> Issued:
+    async def _add_tenant(self, client: Client, name: str, invitation: str) -> Issued:
         if not invitation:
             await self._door.check_room(name, self.open(client).register)
-            return await self._add_stranger(client, name, self._door.rules.allowance)
+            return await self._add_uninvited(client, name, self._door.rules.allowance)
         allowance, give_back = await Invitations(client, self._clock).use(invitation)
         try:
-            return await self._add_stranger(client, name, allowance)
+            return await self._add_uninvited(client, name, allowance)
         except (TenantError, Problem):
             await give_back()
             raise
 
-    async def _add_stranger(self, client: Client, name: str, allowance: Allowance) -> Issued:
+    async def _add_uninvited(self, client: Client, name: str, allowance: Allowance) -> Issued:
         return await self.add(client, name, allowance, life=DEFAULT_LIFE, without_walls=False, fresh=True)
 
 
-def _advise_nobody(error: TenantError | Problem, name: str) -> Problem:
-    """What to do is told to somebody who signs up and has no right to do what an administrator would."""
+def _drop_advice(error: TenantError | Problem, name: str) -> Problem:
+    """Replaces advice for administrators, which somebody who signs up cannot follow."""
     if isinstance(error, TenantError):
         if error.kind != "exists":
             return to_problem(error)
@@ -115,7 +115,7 @@ async def read_quota(caller: Caller) -> list[tuple[str, str, str]]:
 
 
 def read_edge_limits(caller: Caller, streams: Streams, rates: Rates) -> list[tuple[str, str, str]]:
-    """(resource, allowed, used) of what the REST API itself limits; nothing for those whom it does not."""
+    """(resource, allowed, used) of the REST API's own limits; empty for callers without limits."""
     if caller.is_administrator:
         return []
     who = caller.identity.user

@@ -16,7 +16,7 @@ from trainmaster.rest.services.creation.guide_request import GuideRequest
 from trainmaster.rest.services.creation.new_job_request import NewJobRequest
 from trainmaster.rest.services.creation.new_jobs import BODY_HASH, NewJobs, Ticket
 from trainmaster.rest.services.creation.rerunning import KEY_LABEL
-from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
+from trainmaster.rest.services.history import HistoryService, RecordsWanted
 
 pytestmark = pytest.mark.unit
 
@@ -35,15 +35,15 @@ def make_record(number: int, namespace: str = "ann", name: str = "", key: str = 
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> HistoryDesk:
+def desk(tmp_path: Path) -> HistoryService:
     archive = Archive.open(tmp_path)
     archive.put([make_record(number) for number in range(10)])
     archive.put([make_record(20, "bob"), make_record(21, name="ann-kkkkkkkkkk", key="k" * 40)])
     archive.close()
-    return HistoryDesk(tmp_path)
+    return HistoryService(tmp_path)
 
 
-def test_pages_have_every_record_once_the_newest_first(desk: HistoryDesk) -> None:
+def test_pages_have_every_record_once_the_newest_first(desk: HistoryService) -> None:
     async def collect() -> list[str]:
         seen, token = list[str](), ""
         while True:
@@ -57,7 +57,7 @@ def test_pages_have_every_record_once_the_newest_first(desk: HistoryDesk) -> Non
     assert seen[0] == "uid-21"
 
 
-def test_a_record_of_another_namespace_is_not_there(desk: HistoryDesk) -> None:
+def test_a_record_of_another_namespace_is_not_there(desk: HistoryService) -> None:
     assert asyncio.run(desk.get("bob", "uid-20")).name == "job-20"
     with pytest.raises(Problem) as error:
         asyncio.run(desk.get("ann", "uid-20"))
@@ -65,7 +65,7 @@ def test_a_record_of_another_namespace_is_not_there(desk: HistoryDesk) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "W10", "eyJhIjoxfQ", "WzEsMiwzXQ", "é"])
-def test_a_token_that_is_none_of_ours_is_refused(desk: HistoryDesk, token: str) -> None:
+def test_a_token_that_is_none_of_ours_is_refused(desk: HistoryService, token: str) -> None:
     with pytest.raises(Problem) as error:
         asyncio.run(desk.select(RecordsWanted("ann", token=token)))
     assert error.value.status == 422
@@ -76,7 +76,7 @@ class _Empty:
         raise NotFound(404, "NotFound", "gone")
 
 
-def test_a_key_is_known_after_its_job_was_deleted(desk: HistoryDesk) -> None:
+def test_a_key_is_known_after_its_job_was_deleted(desk: HistoryService) -> None:
     jobs = NewJobs(None, desk, None)  # type: ignore[arg-type]  # makes nothing
     wish = NewJobRequest(GuideRequest("ann", "ann", "pytorch", ""))
     made = asyncio.run(jobs.find_made(_Empty(), wish, Ticket("k" * 40, "b")))  # type: ignore[arg-type]

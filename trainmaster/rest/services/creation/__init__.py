@@ -1,1 +1,1 @@
-"""From a request to a job that is there: its rules, its names, its code, its objects."""
+"""Creating jobs: validation, names, code and objects."""

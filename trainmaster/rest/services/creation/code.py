@@ -1,9 +1,8 @@
-"""Training code as it comes, one text, several files or an archive, as a tree of files that can be trusted.
+"""Converts submitted training code (one text, several files or an archive) to a validated tree of files.
 
-Archives are read member by member against limits, so that a small one that unpacks to much is refused and not unpacked.
-Only plain files and directories count: links, devices, absolute paths, `..` and two members of one name are refused.
-
-A small tree becomes the job's ConfigMap; a larger one a bundle of the home (`trainmaster.bundles`).
+Archives are read member by member against limits, so that a decompression bomb is refused early. Only plain files and
+directories are accepted: links, devices, absolute paths, `..` and duplicate names are refused. A small tree becomes the
+job's ConfigMap; a larger one a bundle of the home (`trainmaster.bundles`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ ENTRY = "train.py"
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 2_000
 INLINE_BYTES = 900_000
-"""What is larger does not fit into a ConfigMap, which holds 1 MiB with its names."""
+"""Larger code does not fit into a ConfigMap, which holds 1 MiB including its names."""
 INLINE_FILES = 200
 _DEPTH = 20
 _NAME_BYTES = 200
@@ -58,7 +57,7 @@ class CodeTree:
 def build_tree(
     files: Mapping[str, bytes], entry: str, pointer: str, executable: frozenset[str] = frozenset()
 ) -> CodeTree:
-    """Problem 422 that says which path is wrong."""
+    """Raises Problem 422 with the invalid path."""
     errors = [FieldProblem(f"{path[:80]!r} {why}", pointer=pointer) for path in files if (why := check_path(path))]
     if not files:
         errors.append(FieldProblem("has no file", pointer=pointer))
@@ -109,7 +108,7 @@ def _list_parents(path: str) -> Iterator[str]:
 
 
 def read_archive(raw: bytes, entry: str, pointer: str) -> CodeTree:
-    """Blocking. A tar.gz or a zip, as its first bytes say; one directory around everything is taken off."""
+    """Blocks. A tar.gz or a zip, detected by its first bytes; a single top-level directory is removed."""
     try:
         if raw.startswith(b"PK"):
             found = dict(_read_zip(raw))
@@ -128,7 +127,7 @@ Member = tuple[str, tuple[bytes, bool]]
 
 
 class _Budget:
-    """Counts while it is read, so that nothing is held that is not taken."""
+    """Enforces the limits while reading, so that nothing is held that will be refused."""
 
     def __init__(self) -> None:
         self._left = MOST_BYTES
@@ -148,7 +147,7 @@ class _Budget:
 
 
 class _Bounded:
-    """What a tar.gz unpacks to, headers and all, against a bound: a header can announce anything."""
+    """Limits the unpacked size of a tar.gz including headers, which can announce anything."""
 
     def __init__(self, inner: gzip.GzipFile) -> None:
         self._inner = inner
@@ -166,7 +165,7 @@ def _read_tar(raw: bytes) -> Iterator[Member]:
     budget = _Budget()
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as unpacked:
         bounded: Any = _Bounded(unpacked)
-        tar = tarfile.TarFile.open(fileobj=bounded, mode="r|")  # nothing to close but what is below
+        tar = tarfile.TarFile.open(fileobj=bounded, mode="r|")  # only the stream below needs closing
         for member in tar:
             path = member.name.removeprefix("./")
             if member.isdir():
@@ -205,11 +204,11 @@ def _strip_top(files: dict[str, bytes], entry: str) -> dict[str, bytes]:
     return {path.partition("/")[2]: content for path, content in files.items()}
 
 
-# What becomes of it
+# Storing it
 
 
 def build_data(tree: CodeTree) -> tuple[Object, list[Object]]:
-    """The content of a ConfigMap, and which key is which file. One file called train.py needs no table."""
+    """The content of a ConfigMap, and the file of each key. A single train.py needs no table."""
     text: dict[str, str] = {}
     binary: dict[str, str] = {}
     items: list[Object] = []
@@ -230,7 +229,8 @@ def _to_base64(content: bytes) -> str:
 
 
 def store_bundle(root: Path, tree: CodeTree, namespace: str) -> str:
-    """Blocking. The digest of the tree in the home's bundles; on disk when this returns. Problem on a full disk."""
+    """Blocks. Stores the tree in the home's bundles and returns its digest; durable when this returns. Raises Problem
+    on a full disk."""
     try:
         return _store_bundle(root, tree, namespace)
     except OSError as error:

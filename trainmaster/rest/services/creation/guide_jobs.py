@@ -1,4 +1,4 @@
-"""Makes a job of the guide's request, in one order of steps in every mode; each may be the last before a crash:
+"""Creates a job from the guide's request, in a fixed order of steps, so that a crash after any of them can be handled:
 
     1. the system ConfigMap of the framework, if it is not there        stays; the next job uses it
     2. `{user_id}-train-script`, the user's newest code                 stays; the next job replaces it
@@ -6,8 +6,8 @@
     4. the TrainJob
     5. the TrainJob becomes the owner of its copy, which goes with it
 
-A copy without an owner is looked at after ten minutes (`sweeping`): it gets its owner, or goes. A TrainJob that the
-server refuses takes its copy with it at once; where nobody knows whether it was made, the sweep finds out.
+A copy without an owner is checked after ten minutes (`sweeping`): it gets its owner, or is deleted. If the server
+refuses the TrainJob, the copy is deleted immediately; if it is unknown whether it was created, the sweep finds out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MANAGER = "trainmaster-rest"
 CODE_FILE = "train.py"
 WRITES = WriteOptions(field_manager=MANAGER)
 _NAME_TRIES = 12
-"""Each goes further ahead than the one before; 4,095 seconds in all."""
+"""Each attempt goes further ahead than the previous one; 4,095 seconds in total."""
 _POINTERS = {
     "nodes": "/config/num_nodes",
     "resources": "/config",
@@ -67,7 +67,7 @@ class CreationRules:
 
 
 class GuideJobs:
-    """`remind` is told when a job was left without its last step."""
+    """`remind` is called when a job's last step failed."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class GuideJobs:
         self.seconds = naming.Seconds()
 
     async def create(self, client: Client, request: GuideRequest) -> Object:
-        """The TrainJob, as the server stored it. Problem for a request that cannot be carried out."""
+        """The TrainJob as stored by the server. Raises Problem."""
         template = self.get_template(request)
         await check_guide_request(request, max_nodes=self.rules.max_nodes, check_code=self.rules.check_code)
         shape = await self.server.get_shape()
@@ -117,7 +117,7 @@ class GuideJobs:
         return template
 
     async def ensure_system(self, client: Client, namespace: str, template: Template) -> None:
-        """One that somebody edited is theirs; one that is as we made it follows the template."""
+        """An edited ConfigMap is left alone; an unmodified one is updated to the template."""
         system, wanted = template.system, _hash(template.system)
         name = system["metadata"]["name"]
         try:
@@ -143,7 +143,7 @@ class GuideJobs:
             log.debug("another request changed it", extra={"action": "rest.system", "namespace": namespace})
 
     async def _make(self, client: Client, request: GuideRequest, job: Object) -> Object | None:
-        """The TrainJob with its copy; None when the name is taken."""
+        """The TrainJob with its copy; None if the name is taken."""
         namespace, name = request.namespace, job["metadata"]["name"]
         try:
             copy = await client.create(CONFIG_MAPS, _build_copy(request, name), namespace, options=WRITES)
@@ -153,7 +153,7 @@ class GuideJobs:
         try:
             made = await client.create(TRAIN_JOBS, job, namespace, options=WRITES)
         except StatusError as error:
-            # From 500 on nobody knows whether it was made.
+            # From 500 on it is unknown whether it was created.
             if error.code >= 500:
                 self.remind()
                 raise
@@ -165,7 +165,7 @@ class GuideJobs:
         try:
             await adopt(client, copy, made)
         except StatusError as error:
-            # The job runs; all that is missing is that its code goes with it.
+            # The job runs; only the deletion of its code with it is missing.
             self.remind()
             log.warning("a script has no owner yet", extra={"action": "rest.unowned", "error": error.message})
         failpoints.hit("rest.owned")
@@ -210,7 +210,7 @@ def _build_copy(request: GuideRequest, trainjob: str) -> Object:
 
 
 async def adopt(client: Client, copy: Object, trainjob: Object) -> None:
-    """Lets the copy go with its TrainJob."""
+    """Makes the TrainJob the owner of the copy."""
     owner = {
         "apiVersion": TRAIN_JOBS.api_version,
         "kind": "TrainJob",
@@ -223,12 +223,12 @@ async def adopt(client: Client, copy: Object, trainjob: Object) -> None:
 
 
 def explain_refusal(error: StatusError, pointers: Mapping[str, str], hints: Mapping[RefusalCause, str]) -> Problem:
-    """The server's refusal of the TrainJob, with the fields of the request that it comes from."""
+    """The server's refusal of the TrainJob, with the corresponding fields of the request."""
     problem, cause = from_status(error), judge_refusal(error)
     errors = [FieldProblem(one.message, pointer=pointers.get(one.part, "")) for one in list_refused_parts(error)]
     status, kind = problem.status, problem.kind
     if is_denied(error):
-        # A webhook's no reaches clients as 403, and is about what was sent, not about who sent it.
+        # A webhook's refusal is a 403, but is about the content and not the sender.
         status, kind = 422, "refused"
     return Problem(status, kind, problem.detail, hint=hints.get(cause, problem.hint), errors=errors)
 
@@ -241,7 +241,7 @@ def _compose(request: GuideRequest, template: Template, moment: datetime, shape:
 
 
 def fill_in(trainjob: Object, request: GuideRequest, name: str) -> Object:
-    """A template's TrainJob for a request, under that name. Problem 500 for a template that cannot be filled."""
+    """A template's TrainJob for a request, under that name. Raises Problem 500 if the template is invalid."""
     values: dict[str, Value] = {
         "trainjob_name": name,
         "namespace": request.namespace,

@@ -1,7 +1,7 @@
-"""What a user asks for when creating a job, and the rules that it must keep before anything is made.
+"""The parameters of the guide's create request, and their validation.
 
-Rules that the server has anyway (quotas, names of runtimes) are left to it; these are the ones about what only we see:
-the code, the user's id, numbers that make no sense. All mistakes are told at once.
+Rules that the server enforces anyway (quotas, names of runtimes) are left to it; these concern what only we see: the
+code, the user's id, and senseless numbers. All mistakes are reported together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.syntax import find_syntax_error
 
 CODE_BYTES = 1_000_000
-"""A ConfigMap holds 1 MiB, its names included."""
+"""A ConfigMap holds 1 MiB, including its names."""
 _MOST_CPU, _MOST_MEMORY = 100_000, 2**50
 
 
@@ -27,12 +27,12 @@ class GuideRequest:
     num_nodes: int = 1
     gpu_per_node: int = 0
     cpu_per_node: str | None = None
-    """A quantity; None asks for nothing."""
+    """A quantity; None requests nothing."""
     memory_per_node: str | None = None
 
 
 async def check_guide_request(request: GuideRequest, *, max_nodes: int, check_code: bool) -> None:
-    """Problem 422 that names every field that is wrong."""
+    """Raises Problem 422 with all invalid fields."""
     errors = [*_check_names(request), *check_numbers(request, max_nodes)]
     found = _check_text(request.code)
     if not found and check_code:

@@ -1,8 +1,8 @@
-"""Idempotency keys: whoever sends a request twice because the first answer was lost gets what the first one made.
+"""Idempotency keys: repeating a request whose answer was lost returns what the first one created.
 
-Nothing is stored for a key but on what the request makes: its hash is a label there, and the name is derived from it
-where none was asked for. So it survives a restart, is bounded by the jobs and their history, and two requests at the
-same time meet in the name, which the server behind gives only once.
+A key is stored only on what the request creates: its hash is a label there, and the name is derived from it if none was
+requested. So it survives a restart, its storage is bounded by the jobs and their history, and two concurrent requests
+conflict on the name, which the server assigns only once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainmaster.rest.callers import Caller
 
 
 def hash_key(caller: Caller, namespace: str, key: str) -> str:
-    """Of this caller in this namespace: another caller's key is another key."""
+    """For this caller in this namespace: another caller's key is a different key."""
     text = "\0".join((caller.identity.user, namespace, key))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:40]
 

@@ -1,8 +1,8 @@
-"""Names of what a create makes: `{user_id}-job-{YYYYmmddHHMMSS}` and its ConfigMaps.
+"""Names of created objects: `{user_id}-job-{YYYYmmddHHMMSS}` and its ConfigMaps.
 
-The second in a TrainJob's name is that of its creation, or the next one that is free: names keep their form however
-fast a user is. A process goes straight to a free one; whether it is free is decided by the server, which refuses the
-second ConfigMap of a name.
+The second in a TrainJob's name is that of its creation, or the next free one, so that names keep their form for fast
+users. The process chooses the next one that it has not used; the server decides, by refusing a second ConfigMap with
+the same name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from trainmaster.jobs.compose import names
 
 _OWN_LENGTH = len("-job-YYYYmmddHHMMSS")
-"""What a job's name has besides the user id."""
+"""The length of a job's name without the user id."""
 USER_LENGTH = names.get_longest() - _OWN_LENGTH
 USER_RULE = f"a user id is {names.FORM}, at most {USER_LENGTH} characters"
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -27,12 +27,12 @@ def is_user(text: str) -> bool:
 
 
 def get_longest_user(nodes: int) -> int:
-    """Whose jobs of so many nodes have names that fit."""
+    """The longest user id whose jobs of this many nodes have valid names."""
     return names.get_longest(nodes) - _OWN_LENGTH
 
 
 def find_name_problem(name: str, nodes: int = names.MANY_NODES) -> str:
-    """Why a job of so many nodes cannot have this name, or "". Whoever does not know yet how many takes them all."""
+    """Why a job of this many nodes cannot have this name, or "". The default is valid for any number."""
     longest = names.get_longest(nodes)
     return "" if names.is_job_name(name, longest) else f"a name is {names.FORM}, at most {longest} characters"
 
@@ -42,16 +42,16 @@ def is_namespace(text: str) -> bool:
 
 
 def suggest_user(text: str) -> str:
-    """The nearest user id that would be taken; "" when there is none."""
+    """The most similar valid user id; "" if there is none."""
     mapped = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")[:USER_LENGTH].rstrip("-")
     return mapped if is_user(mapped) else ""
 
 
 def make_user(name: str) -> str:
-    """The user id of somebody with this name: the name where it is one, else one that nobody else has."""
+    """The user id for this name: the name itself if valid, otherwise a unique one derived from it."""
     if is_user(name):
         return name
-    # 27 characters, so that it does for any number of nodes.
+    # 27 characters, valid for any number of nodes.
     return f"{suggest_user(name)[:20].rstrip('-') or 'user'}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
@@ -61,7 +61,7 @@ def get_latest_script(user_id: str) -> str:
 
 
 def get_job_script(trainjob: str) -> str:
-    """The ConfigMap with the code of one job; it never changes."""
+    """The ConfigMap with the code of one job; immutable."""
     return f"{trainjob}-script"
 
 
@@ -70,13 +70,13 @@ def build_job_name(user_id: str, moment: datetime) -> str:
 
 
 class Seconds:
-    """The seconds that this process has given to each user, so that it does not try them again."""
+    """The seconds that this process has used for each user, so that it does not try them again."""
 
     def __init__(self) -> None:
         self._last: OrderedDict[tuple[str, str], datetime] = OrderedDict()
 
     def take(self, namespace: str, user_id: str, now: datetime, ahead: int = 0) -> datetime:
-        """The next second after all that were taken; `ahead` more when the server said that it is not free."""
+        """The next unused second; `ahead` more if the server said that it is taken."""
         key = (namespace, user_id)
         last = self._last.pop(key, None)
         moment = now.replace(microsecond=0)

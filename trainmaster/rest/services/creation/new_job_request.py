@@ -1,6 +1,6 @@
-"""What a create of `/api/v1` asks for, and the rules that it must keep before anything is made. All mistakes at once.
+"""The parameters of a create in `/api/v1`, and their validation. All mistakes are reported together.
 
-Rules that the server behind has anyway (quotas, names of runtimes, reserved variables) are left to it.
+Rules that the API server enforces anyway (quotas, names of runtimes, reserved variables) are left to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.rest.services.creation.syntax import find_syntax_error
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _RESERVED = ("kubernetes.io", "k8s.io", "kubeflow.org", "trainmaster.dev", "x-k8s.io")
-"""Whoever could set these could take the place of a controller."""
+"""Setting these could imitate a controller."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _OWN_PLACES = ("/workspace/scripts", "/shared", "/proc", "/sys", "/dev", "/etc")
@@ -30,7 +30,7 @@ _MOST_ENV_BYTES = 131_072
 @dataclass(frozen=True, slots=True)
 class NewJobRequest:
     basics: GuideRequest
-    """Whose, where, framework ("" for a runtime) and amounts; its code is not used."""
+    """User, namespace, framework ("" for a runtime) and amounts; its code is not used."""
     name: str | None = None
     runtime: str = ""
     runtime_kind: str = "ClusterTrainingRuntime"
@@ -46,7 +46,7 @@ class NewJobRequest:
 
 
 async def check_new_job(request: NewJobRequest, *, max_nodes: int, check_code: bool, code_pointer: str) -> None:
-    """Problem 422 that names every field that is wrong."""
+    """Raises Problem 422 with all invalid fields."""
     errors = [*_check_names(request), *check_numbers(request.basics, max_nodes), *_check_details(request)]
     if request.tree is not None and check_code:
         errors += await _check_program(request.tree, code_pointer)

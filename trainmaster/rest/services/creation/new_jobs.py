@@ -1,12 +1,12 @@
-"""Makes a job of `/api/v1`: of a framework's template or of any runtime, with code, packages, variables and volumes.
+"""Creates a job of `/api/v1` from a framework's template or any runtime, with code, packages, variables and volumes.
 
-In the order of `guide_jobs`, each step of which may be the last before a crash: the framework's system ConfigMap, the
-job's own code (an immutable ConfigMap, or a bundle of the home where it is larger), the TrainJob, the owner of the
-code. What is left half done the sweep finds.
+The steps are those of `guide_jobs`, and a crash may follow any of them: the framework's system ConfigMap, the job's own
+code (an immutable ConfigMap, or a bundle of the home if it is larger), the TrainJob, the owner of the code. The sweep
+completes or removes what is left.
 
-With an Idempotency-Key the name is derived from the key where none was asked for, and the hash of key and body stand
-on what is made. So a request that comes again meets what the first one made, whatever became of that one: the TrainJob
-(answered again), only the code (gone on with), or the record of a job that was deleted (answered again).
+With an Idempotency-Key the name is derived from the key if none was requested, and what is created has the hashes of
+key and body. So a repeated request finds what the first one created: the TrainJob (answered again), only the code
+(continued), or the record of a deleted job (answered again).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from trainmaster.rest.services.creation.guide_jobs import (
 from trainmaster.rest.services.creation.guide_request import GuideRequest
 from trainmaster.rest.services.creation.new_job_request import NewJobRequest
 from trainmaster.rest.services.creation.rerunning import KEY_LABEL
-from trainmaster.rest.services.history import HistoryDesk, RecordsWanted
+from trainmaster.rest.services.history import HistoryService, RecordsWanted
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The Idempotency-Key of a request and its body, hashed; empty for a request without one."""
+    """The hashed Idempotency-Key and body of a request; empty without a key."""
 
     key: str = ""
     body: str = ""
@@ -94,9 +94,9 @@ class Made:
 
 
 class NewJobs:
-    """`bundles` is the folder of the home's; None where there is no home: larger code is refused then."""
+    """`bundles` is the home's folder; None without a home, in which case larger code is refused."""
 
-    def __init__(self, maker: GuideJobs, history: HistoryDesk, bundles: Path | None) -> None:
+    def __init__(self, maker: GuideJobs, history: HistoryService, bundles: Path | None) -> None:
         self._maker = maker
         self._history = history
         self._bundles = bundles
@@ -106,7 +106,7 @@ class NewJobs:
         return self._maker.rules
 
     async def find_made(self, client: Client, asked: NewJobRequest, ticket: Ticket) -> Made | None:
-        """What an earlier request with this key has made."""
+        """What an earlier request with this key has created."""
         if not ticket.key:
             return None
         namespace, name = asked.basics.namespace, choose_name(asked, ticket)
@@ -135,10 +135,10 @@ class NewJobs:
                 raise Problem(409, "already-exists", f"there is a job {name!r} already", hint="choose another name")
         raise Problem(409, "names-taken", "no second was free for the job's name", hint="send it again in a moment")
 
-    # Building: everything but the name
+    # Building everything except the name
 
     async def _get_base(self, client: Client, asked: NewJobRequest) -> Object:
-        """The TrainJob of the framework's template, or the runtime that was named."""
+        """The TrainJob of the framework's template, or the given runtime."""
         if asked.packages and self._bundles is None:
             text = "packages are installed by the server of a home; on a cluster the image has them"
             raise invalid([FieldProblem(text, pointer="/packages")])
@@ -148,10 +148,10 @@ class NewJobs:
         await self._maker.ensure_system(client, asked.basics.namespace, template)
         return template.trainjob
 
-    # Making
+    # Creating
 
     async def _make(self, client: Client, asked: NewJobRequest, ticket: Ticket, name: str, base: Object) -> Made | None:
-        """None when the name is taken by something else."""
+        """None if the name is taken by something else."""
         script, code = await self._make_code(client, asked, ticket, name)
         if code is None and asked.tree is not None:
             return None
@@ -165,7 +165,7 @@ class NewJobs:
             await self._drop(client, script)
             return None
         except StatusError as error:
-            # From 500 on nobody knows whether it was made.
+            # From 500 on it is unknown whether it was created.
             if error.code >= 500:
                 self._maker.remind()
                 raise
@@ -178,7 +178,7 @@ class NewJobs:
     async def _make_code(
         self, client: Client, asked: NewJobRequest, ticket: Ticket, name: str
     ) -> tuple[Object | None, MountedCode | None]:
-        """(the ConfigMap, the code in it); no code when the name is taken or there is none."""
+        """(the ConfigMap, the code in it); no code if the name is taken or there is none."""
         tree, script = asked.tree, naming.get_job_script(name)
         if tree is None:
             return None, None
@@ -211,7 +211,7 @@ class NewJobs:
         try:
             await adopt(client, script, made)
         except StatusError as error:
-            # The job runs; all that is missing is that its code goes with it.
+            # The job runs; only the deletion of its code with it is missing.
             self._maker.remind()
             log.warning("a script has no owner yet", extra={"action": "rest.unowned", "error": error.message})
 
@@ -221,7 +221,7 @@ class NewJobs:
 
 
 def choose_name(asked: NewJobRequest, ticket: Ticket) -> str:
-    """ "" where it is made of the time."""
+    """ "" if it is derived from the time."""
     if asked.name is not None:
         return asked.name
     return f"{asked.basics.user_id}-{ticket.key[:10]}" if ticket.key else ""
@@ -319,7 +319,7 @@ def _read_made(job: Object, *, replayed: bool = False) -> Made:
 
 
 async def _check_budget(client: Client, namespace: str) -> None:
-    """Code takes room before the job is asked for. Problem while the namespace keeps more than it may."""
+    """Code uses space before the job is created. Raises Problem while the namespace exceeds its storage quota."""
     for quota in (await client.list(RESOURCE_QUOTAS, namespace, ListOptions())).items:
         problem = find_storage_problem(quota)
         if problem:

@@ -1,7 +1,7 @@
-"""The same job again, after it has ended: under a new name, with a copy of its code that is its own.
+"""Repeats a finished job under a new name, with its own copy of the code.
 
-A job that the REST API made mounts the ConfigMap `{job}-script`, which goes when that job goes. So the new one gets a
-copy first, in the order of `guide_jobs`: the copy, the TrainJob, the owner. What a crash leaves the sweep finds.
+A job created by the REST API mounts the ConfigMap `{job}-script`, which is deleted with that job. So the new one gets a
+copy first, in the order of `guide_jobs`: the copy, the TrainJob, the owner. The sweep handles what a crash leaves.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 
 _COPIED = ("apiVersion", "kind", "data", "binaryData")
 KEY_LABEL = "trainmaster.dev/idempotency-key"
-"""Label on TrainJobs and scripts, by the REST API: the Idempotency-Key of the request that made it, hashed."""
+"""Label on TrainJobs and scripts, by the REST API: the hashed Idempotency-Key of the request that created it."""
 
 
 async def rerun(client: Client, job: Object, new_name: str | None, key: str) -> Object:
-    """The new TrainJob. `key`: asking again with the same one answers with the same job."""
+    """The new TrainJob. `key`: repeating the request with the same key returns the same job."""
     meta = job["metadata"]
     if key:
-        # One name for one key: whoever asks again meets what was made.
+        # One name per key, so that a repeated request finds what was created.
         names = [new_name or f"{meta['name'][:35].rstrip('-')}-{key[:8]}"]
     else:
         names = [new_name] if new_name else list_new_names(meta["name"])
@@ -82,7 +82,7 @@ async def _make(client: Client, job: Object, name: str, script: Object | None, k
 
 
 async def _copy_script(client: Client, script: Object, trainjob: str, key: str) -> Object | None:
-    """None when the name is taken."""
+    """None if the name is taken."""
     namespace = script["metadata"]["namespace"]
     labels = {**read_labels(script), SCRIPT_OF: trainjob, KEY_LABEL: key}
     meta = {"name": get_job_script(trainjob), "namespace": namespace}
@@ -108,7 +108,7 @@ async def _remove(client: Client, script: Object | None) -> None:
 
 
 def _rename(spec: Object, old: str, new: str) -> Object:
-    """The spec with every volume of the one ConfigMap being one of the other."""
+    """The spec with all volumes of the old ConfigMap replaced by the new one."""
     changed: Object = copy.deepcopy(spec)
     stack: list[Any] = [changed]
     while stack:

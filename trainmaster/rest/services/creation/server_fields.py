@@ -1,4 +1,4 @@
-"""Which fields the TrainJobs of the server behind have. Its own OpenAPI document decides, not a version number."""
+"""Finds out which TrainJob fields the API server supports, from its OpenAPI document instead of a version number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT_SECONDS = 300.0
 
 
 def list_fields(document: Fields) -> frozenset[str]:
-    """From the OpenAPI v3 document of the trainer group; empty when it has no TrainJob."""
+    """From the OpenAPI v3 document of the trainer group; empty if it has no TrainJob."""
     for schema in read_fields(document, "components", "schemas").values():
         for kind in list_items(schema, "x-kubernetes-group-version-kind"):
             if kind.get("kind") == "TrainJob":
@@ -26,7 +26,7 @@ def list_fields(document: Fields) -> frozenset[str]:
 
 
 class ServerFields:
-    """Asks once in five minutes: an upgrade of the cluster is noticed without a restart."""
+    """Cached for five minutes, so that an upgrade of the cluster is noticed without a restart."""
 
     def __init__(self, read_fields: ReadFields, clock: Clock) -> None:
         self._read_fields = read_fields

@@ -1,8 +1,7 @@
-"""Finds the scripts that a crash left without an owner: after ten minutes each gets its TrainJob as owner, or goes.
+"""Finds scripts that a crash left without an owner: after ten minutes each gets its TrainJob as owner, or is deleted.
 
-Looks when it starts, when the first of what it found is due, when a create says that it was left half done, and once
-in an hour in any case (another process may have died for good). In between it does nothing; an idle installation is
-listed once in an hour, by label.
+It runs at start, when the first script that it found is due, when a create reports that it was left incomplete, and
+once an hour (another process may have died for good).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Sweeper:
         self._reminded = asyncio.Event()
 
     def remind(self) -> None:
-        """Something was left half done just now."""
+        """A create was left incomplete."""
         self._reminded.set()
 
     async def run(self) -> None:
@@ -54,7 +53,7 @@ class Sweeper:
             self._reminded.clear()
 
     async def sweep(self) -> float:
-        """Looks at every script without an owner once; seconds until the next one is due."""
+        """Checks every script without an owner; returns the seconds until the next one is due."""
         now = self._timeline.begin_pass("scripts")
         soonest = NET_SECONDS
         token = ""
@@ -63,7 +62,7 @@ class Sweeper:
                 CONFIG_MAPS, "", ListOptions(label_selector=_SELECTOR, limit=_PAGE, continue_token=token)
             )
             for script in page.items:
-                left = await self._look_at(script, now)
+                left = await self._check_script(script, now)
                 soonest = min(soonest, left if left > 0 else soonest)
             token = page.continue_token
             if not token:
@@ -71,8 +70,8 @@ class Sweeper:
         self._timeline.end_pass("scripts", now)
         return soonest
 
-    async def _look_at(self, script: Object, now: Now) -> float:
-        """Seconds until it is due; 0 when there is nothing left to do."""
+    async def _check_script(self, script: Object, now: Now) -> float:
+        """Seconds until it is due; 0 if there is nothing left to do."""
         meta = script["metadata"]
         if meta.get("ownerReferences") or "deletionTimestamp" in meta:
             return 0.0

@@ -1,8 +1,8 @@
-"""Whether a text is a Python program. Never dearer for the others than a few milliseconds, whatever the text is.
+"""Checks whether a text is a Python program, without delaying others by more than a few milliseconds.
 
-Parsing is not linear: 63 KB of f-strings take a second, and deep nesting has ended interpreters. Short texts are parsed
-here; all others by a process of their own with limits on time and memory, two at a time. A text that it cannot judge
-within the limits is let in: the check is a courtesy to the author, and the job's own Python has the last word.
+Parsing is not linear: 63 KB of f-strings take a second, and deep nesting has crashed interpreters. Short texts are
+parsed here; all others in a separate process with limits on time and memory, two at a time. A text that cannot be
+checked within the limits is accepted: the check is a convenience, and the job's own Python decides.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 log = logging.getLogger(__name__)
 
 INLINE_BYTES = 4 * 1024
-"""At most 15 ms, measured over everything that is known to be slow."""
+"""At most 15 ms, measured over all inputs known to be slow."""
 _CPU_SECONDS = 5
 _WALL_SECONDS = 10.0
 _WAIT_SECONDS = 15.0
-"""For a turn and the answer."""
+"""For waiting and the result."""
 _MEMORY_BYTES = 1024 * 1024 * 1024
 _REFUSED = 3
 _PROGRAM = f"""
@@ -40,11 +40,11 @@ except (ValueError, RecursionError, MemoryError) as error:
 """
 
 _parsers = ThreadPoolExecutor(2, thread_name_prefix="syntax")
-"""They wait for their process and hold nothing meanwhile. A third text waits for its turn."""
+"""Threads that wait for their process. A third text has to wait."""
 
 
 async def find_syntax_error(code: str) -> str:
-    """What the parser says, or "" when it is a Python program (or nobody can tell)."""
+    """The parser's message, or "" if it is a Python program (or unknown)."""
     raw = code.encode()
     if len(raw) <= INLINE_BYTES:
         return _parse(code)
@@ -67,7 +67,7 @@ def _parse(code: str) -> str:
 
 
 def _parse_elsewhere(raw: bytes) -> str:
-    """Blocking."""
+    """Blocks."""
     command = (sys.executable, "-I", "-S", "-c", _PROGRAM)
     try:
         done = subprocess.run(

@@ -1,12 +1,12 @@
-"""The templates of each framework: its system ConfigMap and its TrainJob, shipped with us or changed by administrators.
+"""The templates of each framework: its system ConfigMap and its TrainJob, shipped or changed by administrators.
 
     manifests/FRAMEWORK/system-configmap.yaml, trainjob.yaml (and runtime.yaml, user-configmap.example.yaml)
 
-A file of the same name in an administrator's folder (the home's `templates/`, or `--templates`) goes over ours, and a
-folder that we do not ship adds a framework. Files are read again when they have changed, so an edit counts from the
-next request on; one that cannot be used fails the request with the name of the file, and nothing is made.
+A file with the same name in an administrator's folder (the home's `templates/`, or `--templates`) overrides ours, and
+an additional folder adds a framework. Changed files are read again, so an edit applies from the next request on; an
+invalid file fails the request with its name, and nothing is created.
 
-Placeholders are filled in after the YAML was parsed, so no value can change the shape of the object.
+Placeholders are filled in after the YAML was parsed, so no value can change the structure of the object.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Value = str | int | None
 
 
 class TemplateError(Exception):
-    """A template cannot be used; the text is for the administrator."""
+    """A template is invalid; the text is for the administrator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Templates:
         return sorted(name for name in found if _FOLDER.fullmatch(name) and self._find(name, TRAINJOB_FILE))
 
     def find(self, framework: str) -> Template | None:
-        """None for a framework that there is not; TemplateError for one whose files cannot be used."""
+        """None for an unknown framework; raises TemplateError if its files are invalid."""
         if not _FOLDER.fullmatch(framework):
             return None
         trainjob, system = self._find(framework, TRAINJOB_FILE), self._find(framework, SYSTEM_FILE)
@@ -87,7 +87,7 @@ class Templates:
 
 
 def fill(template: Any, values: Mapping[str, Value]) -> Any:
-    """A copy with the placeholders replaced. A field that is a placeholder without a value is left out."""
+    """A copy with the placeholders replaced. A field whose placeholder has no value is omitted."""
     if isinstance(template, dict):
         filled = {key: fill(value, values) for key, value in template.items()}
         return {key: value for key, value in filled.items() if value is not _NOTHING}
@@ -103,7 +103,7 @@ def fill(template: Any, values: Mapping[str, Value]) -> Any:
 
 
 class _Nothing:
-    """Stands for a field that is left out."""
+    """Marks a field to omit."""
 
 
 _NOTHING = _Nothing()
