@@ -40,7 +40,7 @@ from trainmaster.rest.contract import Backend
 from trainmaster.rest.oidc import AUTHENTICATED
 from trainmaster.rest.services.creation.server_fields import DOCUMENT_PATH, list_fields
 from trainmaster.rest.services.creation.sweeping import Sweeper
-from trainmaster.rest.services.tenants import TenantDesk
+from trainmaster.rest.services.tenants import TenantService
 from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ def _build(
         add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
         clock,
         SystemIds(),
-        tenants=TenantDesk(client, clock, sign_up=build_sign_up(options.rest), on_cluster=True),
+        tenants=TenantService(client, clock, sign_up=build_sign_up(options.rest), on_cluster=True),
         folders=Folders(options.templates, options.history, None),
         read_fields=read_fields,
         remind=sweeper.remind,

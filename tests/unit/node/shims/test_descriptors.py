@@ -35,7 +35,7 @@ def test_hurry_reaches_who_waits_already() -> None:
     async def check() -> None:
         theirs, held = os.pipe2(os.O_CLOEXEC)
         reader = FdReader(theirs)
-        asyncio.get_running_loop().call_soon(reader.hurry, 0.01)
+        asyncio.get_running_loop().call_soon(reader.end_after_idle, 0.01)
         assert await reader.read() == b""
         reader.close()
         os.close(held)
