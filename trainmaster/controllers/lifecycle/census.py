@@ -19,7 +19,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.client.view import SummaryView, View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
-from trainmaster.controllers.lifecycle.finish import read_retention, find_retention_runtime
+from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
 from trainmaster.controllers.metrics import (
     CLEANUP_RETRIES,
     DELETION_LATENESS,

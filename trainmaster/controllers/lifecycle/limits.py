@@ -16,9 +16,9 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
-    read_retention,
     is_policy,
     list_all_finished,
+    read_retention,
 )
 from trainmaster.controllers.lifecycle.retention import RETRY
 from trainmaster.engine.controller import Controller
