@@ -26,9 +26,9 @@ or, with kubectl:
   export KUBECONFIG=$(trainmaster kubeconfig)
   kubectl get namespaces
 
-Exit codes: 0 done, 1 failed, 2 wrong command line, 3 no server runs, 4 not ready, 5 another process runs the home,
-6 timed out, 7 no such object.
-`trainmaster COMMAND --help` says more about one command."""
+Exit codes: 0 success, 1 failure, 2 invalid command line, 3 no server is running, 4 not ready, 5 another process runs
+the home, 6 timeout, 7 no such object.
+`trainmaster COMMAND --help` describes a command."""
 
 # About files and disks; one line says it all. Anything else is a bug, and its traceback is wanted.
 _FOR_THE_PERSON = (

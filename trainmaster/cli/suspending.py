@@ -16,7 +16,7 @@ from trainmaster.jobs.models.training import TrainingJob
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser)
-    parser.add_argument("--wait", action="store_true", help="return when it has happened")
+    parser.add_argument("--wait", action="store_true", help="wait until it is done")
     add_timeout(parser)
     add_server(parser)
 

@@ -34,7 +34,7 @@ class _Decided(Exception):
 
 
 def add_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--timeout", default="", metavar="SPAN", help="give up after that: 30s, 10m (default: never)")
+    parser.add_argument("--timeout", default="", metavar="SPAN", help="timeout such as 30s or 10m (default: none)")
 
 
 def read_timeout(options: argparse.Namespace) -> float | None:

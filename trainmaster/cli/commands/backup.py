@@ -1,7 +1,7 @@
-"""Write a consistent copy of all objects to a new file, also while the server runs.
+"""Write a consistent copy of all objects to a new file, with or without a running server.
 
-Everything acknowledged before the command is in it. The file is one SQLite database, readable by its owner only; it
-holds Secrets. Put it back with `trainmaster restore`.
+It contains everything that was acknowledged before the command. The file is one SQLite database, readable only by its
+owner, because it contains Secrets. Restore it with `trainmaster restore`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Say what becomes of every field of a manifest here, and whether a server would take it, without one.
+"""Show how every field of a manifest is handled here, and whether a server would accept it. Needs no server.
 
 Each field is honoured, approximated (with the reason), refused (with what to do), or inert: without meaning on one
-machine. The objects are then created, in order, on an empty server in memory with the shipped runtimes, so schema and
-admission answer as a real one does. Give a runtime that is not shipped in the same call, before the job that uses it.
+machine. The objects are then created, in order, on an empty server in memory with the shipped runtimes, to get the
+responses of schema validation and admission. Pass other runtimes in the same call, before the job that uses them.
 
-Exit codes: 0 all would run, 1 something is invalid or refused (with --strict also when something is approximated),
-2 a file cannot be read.
+Exit codes: 0 all objects would run, 1 something is invalid or refused (with --strict, or approximated), 2 a file
+cannot be read.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="of objects that name none")
-    parser.add_argument("--strict", action="store_true", help="what is approximated counts as an error")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="namespace of objects without one")
+    parser.add_argument("--strict", action="store_true", help="treat approximated fields as errors")
     add_output(parser)
 
 

@@ -1,12 +1,12 @@
-"""Find finished TrainJobs, stuck ones and orphans, show what would go, and delete it.
+"""Find finished and stuck TrainJobs and orphans, show what would be deleted, and delete it.
 
-Works on the server of a home and on any cluster (--kubeconfig), whoever runs the controllers there. On a terminal the
-plan is only shown until you add --yes; in a script (no terminal) it is carried out at once, unless --dry-run.
+Works with the local server and with any cluster (--kubeconfig), whichever controllers run there. On a terminal the
+plan is only shown until you add --yes; in a script (no terminal) objects are deleted, unless you pass --dry-run.
 
-  trainmaster cleanup --older-than 7d                 finished TrainJobs that ended a week ago
+  trainmaster cleanup --older-than 7d                 TrainJobs that finished more than a week ago
   trainmaster cleanup --state Failed -l team=vision   only failed ones with that label
-  trainmaster cleanup --orphans                       JobSets, Jobs and Pods whose TrainJob is gone
-  trainmaster cleanup --clear-finalizers --yes        deleted TrainJobs that somebody's finalizer keeps
+  trainmaster cleanup --orphans                       JobSets, Jobs and Pods whose TrainJob no longer exists
+  trainmaster cleanup --clear-finalizers --yes        TrainJobs whose deletion is blocked by a finalizer
 """
 
 from __future__ import annotations
@@ -28,17 +28,23 @@ from trainmaster.jobs.models.training import COMPLETE, FAILED
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     add_cluster(parser)
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="only there (default: all namespaces)")
+    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="only this namespace (default: all)")
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
-    parser.add_argument("--state", choices=(COMPLETE, FAILED), default="", help="only those that ended so")
-    parser.add_argument("--older-than", default="0s", metavar="SPAN", help="ended longer ago than that: 30m, 7d")
-    parser.add_argument("--owner", default="", metavar="[KIND/]NAME", help="only those that this object owns")
-    parser.add_argument("--orphans", action="store_true", help="children whose TrainJob is gone, instead of TrainJobs")
+    parser.add_argument("--state", choices=(COMPLETE, FAILED), default="", help="only TrainJobs in this state")
     parser.add_argument(
-        "--clear-finalizers", action="store_true", help="also deleted TrainJobs that finalizers of others keep"
+        "--older-than", default="0s", metavar="SPAN", help="only TrainJobs that finished longer ago than this: 30m, 7d"
+    )
+    parser.add_argument("--owner", default="", metavar="[KIND/]NAME", help="only TrainJobs owned by this object")
+    parser.add_argument(
+        "--orphans", action="store_true", help="children whose TrainJob no longer exists, instead of TrainJobs"
+    )
+    parser.add_argument(
+        "--clear-finalizers",
+        action="store_true",
+        help="also TrainJobs whose deletion is blocked by finalizers of others",
     )
     parser.add_argument("--dry-run", action="store_true", help="only show the plan")
-    parser.add_argument("--yes", action="store_true", help="carry it out, also on a terminal")
+    parser.add_argument("--yes", action="store_true", help="delete without asking, also on a terminal")
     add_output(parser)
 
 

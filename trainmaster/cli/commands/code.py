@@ -1,6 +1,6 @@
-"""The code of jobs without an image: pack a directory, see what is kept.
+"""The code of jobs without an image: pack a directory, list the stored bundles.
 
-`trainmaster run` does this by itself. For manifests written by hand `pack` prints the digest that goes into them:
+`trainmaster run` does this automatically. For your own manifests, `pack` prints the digest:
 
   volumes:
   - name: code
@@ -27,12 +27,18 @@ from trainmaster.cli.spans import parse_size
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    packing = commands.add_parser("pack", help="keep a directory as it is now, and print its digest")
-    packing.add_argument("directory", nargs="?", default=".", metavar="DIR", help="default: the current one")
+    packing = commands.add_parser("pack", help="store a snapshot of a directory, and print its digest")
     packing.add_argument(
-        "--code-limit", type=parse_size, default=BundleLimits().bytes, metavar="SIZE", help="default: 1Gi"
+        "directory", nargs="?", default=".", metavar="DIR", help="directory (default: the current one)"
     )
-    listing = commands.add_parser("list", help="what is kept")
+    packing.add_argument(
+        "--code-limit",
+        type=parse_size,
+        default=BundleLimits().bytes,
+        metavar="SIZE",
+        help="maximum size (default: 1Gi)",
+    )
+    listing = commands.add_parser("list", help="list the stored bundles")
     for command in (packing, listing):
         add_home(command)
         add_output(command)

@@ -1,11 +1,11 @@
-"""Print what makes a shell complete trainmaster's commands, options, and the names of jobs, runtimes and nodes.
+"""Print a script with which a shell completes commands, options, and the names of jobs, runtimes and nodes.
 
   bash:  source <(trainmaster completion bash)
   zsh:   source <(trainmaster completion zsh)
   fish:  trainmaster completion fish | source
 
-Put that line into the file which your shell reads at its start. Names are asked of the server when Tab is pressed; a
-server that does not answer within a second offers none, and never a message.
+Put that line into the start-up file of your shell. Names are requested from the server when you press Tab; if the
+server does not answer within a second, there are none.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", nargs="?", choices=SHELLS, help="for which shell")
+    parser.add_argument("shell", nargs="?", choices=SHELLS, help="the shell")
     # What the scripts call: the words typed so far, the last one being what is completed.
     parser.add_argument("--words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 

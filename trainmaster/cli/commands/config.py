@@ -1,6 +1,6 @@
-"""Print the effective settings and where each came from: default, file, environment or flag.
+"""Print the effective settings and the source of each: default, file, environment or flag.
 
-A key that does not exist, in the file or in the environment, is an error. docs/settings.md describes each setting.
+An unknown key in the file or in the environment is an error. docs/settings.md describes each setting.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 Records and logs stay in the history of the home (`trainmaster history`). `trainmaster cleanup` deletes finished jobs
 by age and state.
 
-Exit codes: 0 done, 1 one could not be deleted, 6 timed out (--wait), 7 no such TrainJob.
+Exit codes: 0 success, 1 a job could not be deleted, 6 timeout (--wait), 7 no such TrainJob.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from trainmaster.jobs.models.training import TrainingJob
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="names of TrainJobs")
-    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="those with these labels, instead")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
-    parser.add_argument("--wait", action="store_true", help="return when they and their Pods are gone")
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="TrainJobs with these labels")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
+    parser.add_argument("--wait", action="store_true", help="wait until they and their Pods are gone")
     add_timeout(parser)
     add_server(parser)
 

@@ -1,8 +1,8 @@
-"""Describe a TrainJob: its state and why, its ranks with their exit codes, its terms, its latest events.
+"""Describe a TrainJob: its state and reason, its ranks with their exit codes, its deadlines, its latest events.
 
   trainmaster describe my-job
 
-Ends with the commands that help next. Works on the server of a home and on any cluster. Only reads.
+Also suggests the next commands. Works with the local server and with any cluster. Changes nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Say what this machine gives to jobs, and what is wrong with it. Changes nothing; no server need run.
+"""Show what this machine supports, and its problems. Changes nothing; needs no running server.
 
   trainmaster doctor                          this machine
-  trainmaster doctor trainjob NAME [-n NS]    why a TrainJob does not start, end or go; on a home or any cluster
+  trainmaster doctor trainjob NAME [-n NS]    why a TrainJob does not start, finish or get deleted
 
-Each finding about a TrainJob comes with the command that fixes it.
+Each finding about a TrainJob includes a command that fixes it.
 
-Exit codes: 0 nothing was found, 1 something was (about the machine: a problem; about a TrainJob: any finding).
+Exit codes: 0 no findings, 1 a problem of the machine, or any finding about a TrainJob.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from trainmaster.jobs.kinds import find_kind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("subject", nargs="*", metavar="trainjob NAME", help="a TrainJob, instead of this machine")
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="of the TrainJob")
+    parser.add_argument("subject", nargs="*", metavar="trainjob NAME", help="check a TrainJob instead of this machine")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="namespace of the TrainJob")
     add_home(parser)
     add_cluster(parser)
     add_settings(parser)

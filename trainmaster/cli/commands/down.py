@@ -1,6 +1,6 @@
 """Stop the server of this home and wait until it has ended.
 
-Running Pods live on, and the next `trainmaster up` takes them over. With --stop-jobs every job is suspended and its
+Running Pods continue, and the next `trainmaster up` adopts them. With --stop-jobs every job is suspended and its
 Pods are stopped first; resume one later with spec.suspend: false.
 """
 
@@ -16,7 +16,7 @@ from trainmaster.cli.servers.detached import stop_server
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     parser.add_argument("--stop-jobs", action="store_true", help="suspend all jobs and stop their Pods first")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait (default 60)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="seconds to wait (default 60)")
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

@@ -1,9 +1,9 @@
-"""Run a program beside a rank of a TrainJob: `trainmaster exec JOB [--rank N] [-it] -- CMD ...`.
+"""Run a program in the container of a rank: `trainmaster exec JOB [--rank N] [-it] -- CMD ...`.
 
-The program runs in the container of the rank, with its files, variables and limits. With -i it reads standard input,
-with -t it gets a terminal of its own (`-it` for a shell), which follows the size of yours. Ctrl-C goes to the program.
+The program has the container's files, variables and limits. With -i it reads standard input, with -t it gets a
+terminal that is resized with yours (`-it` for a shell). Ctrl-C goes to the program.
 
-Exit codes: the program's own; 1 to 7 of this command when there was none, with one sentence that says why.
+Exit codes: the program's own; if no program ran, 1 to 7 of this command with an error message.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_options(parser)
     parser.add_argument("job", type=read_job, metavar="JOB", help="the TrainJob")
     # Everything behind the name, because argparse cannot tell options of ours from those of the command.
-    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, behind --")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to run, after --")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rank", type=int, default=argparse.SUPPRESS, metavar="N", help="which node (default 0)")
-    parser.add_argument("--job-name", default=argparse.SUPPRESS, metavar="NAME", help="of which replicated job")
-    parser.add_argument("-c", "--container", default=argparse.SUPPRESS, metavar="NAME", help="default: the trainer's")
-    parser.add_argument("-i", "--stdin", action="store_true", default=argparse.SUPPRESS, help="pass standard input on")
-    parser.add_argument("-t", "--tty", action="store_true", default=argparse.SUPPRESS, help="with a terminal")
+    parser.add_argument("--rank", type=int, default=argparse.SUPPRESS, metavar="N", help="rank of the node (default 0)")
+    parser.add_argument("--job-name", default=argparse.SUPPRESS, metavar="NAME", help="replicated job of the runtime")
+    parser.add_argument(
+        "-c", "--container", default=argparse.SUPPRESS, metavar="NAME", help="container (default: the trainer's)"
+    )
+    parser.add_argument("-i", "--stdin", action="store_true", default=argparse.SUPPRESS, help="pass standard input")
+    parser.add_argument("-t", "--tty", action="store_true", default=argparse.SUPPRESS, help="allocate a terminal")
     add_server(parser)
 
 

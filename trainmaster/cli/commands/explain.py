@@ -1,10 +1,10 @@
-"""Say why a TrainJob does not run, its place in the queue, what frees it, and the smallest change that starts it now.
+"""Show why a TrainJob does not run, its position in the queue, what it waits for, and what would start it now.
 
-Without a name: all TrainJobs that wait, the longest waiting first. Jobs that run, are suspended or have ended are
-explained too. What would start a job is tried on a copy of the queue by the scheduler's own rules; it holds while
-nobody else submits anything. Only reads.
+Without a name: all waiting TrainJobs, the longest waiting first. Running, suspended and finished jobs are explained
+too. The scheduler itself computes the proposals on a copy of the queue; they are valid as long as no other jobs are
+submitted. Changes nothing.
 
-Exit codes: 0 explained, 7 no such TrainJob.
+Exit codes: 0 success, 7 no such TrainJob.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_PROPOSALS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="a TrainJob (default: all that wait)")
+    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="a TrainJob (default: all waiting ones)")
     add_server(parser, all_namespaces=True)
     add_output(parser)
 

@@ -1,9 +1,9 @@
-"""Show TrainJobs by name: a row each, or the whole object with -o yaml or -o json.
+"""Show TrainJobs by name: one row each, or the whole object with -o yaml or -o json.
 
   trainmaster get my-job -o yaml
   trainmaster get a b c
 
-`trainmaster describe` tells the story of one job; `trainmaster list` lists all.
+`trainmaster describe` shows the details of one job; `trainmaster list` lists all.
 """
 
 from __future__ import annotations

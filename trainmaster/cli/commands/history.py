@@ -1,7 +1,7 @@
-"""What happened to jobs, also after they are gone: list, get, logs, rerun, export, purge.
+"""Records of finished and deleted jobs: list, get, logs, rerun, export, purge.
 
-Reads the archive in the home, so it answers while no server runs. Every TrainJob leaves a record when it ends, and
-again when it is deleted, whoever deleted it: by its TTL, with kubectl, or with its namespace.
+Reads the archive in the home, so it needs no running server. The record of a TrainJob is written when it ends, and
+completed when it is deleted, whether by its TTL, with kubectl, or with its namespace.
 
   trainmaster history list
   trainmaster history get my-job
@@ -33,13 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = _add(commands, "list", "the newest first")
     _add_namespace(listing, "")
-    listing.add_argument("--state", choices=("Complete", "Failed", "Deleted"), help="how it ended")
-    listing.add_argument("--limit", type=int, default=0, metavar="N", help="at most so many lines")
+    listing.add_argument(
+        "--state", choices=("Complete", "Failed", "Deleted"), help="only jobs that ended in this state"
+    )
+    listing.add_argument("--limit", type=int, default=0, metavar="N", help="maximum number of lines")
     add_output(listing)
     get = _add_job(commands, "get", "the record of one job")
     add_output(get)
     logs = _add_job(commands, "logs", "what its processes printed")
-    logs.add_argument("--rank", type=int, metavar="N", help="only this node (default: all, each line with its origin)")
+    logs.add_argument(
+        "--rank", type=int, metavar="N", help="only this node (default: all, each line prefixed with its rank)"
+    )
     logs.add_argument(
         "--job",
         dest="replicated",
@@ -52,18 +56,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     logs.add_argument("--all-attempts", action="store_true", help="every attempt, in order")
     logs.add_argument("--container", default="", metavar="NAME", help="only this container")
-    logs.add_argument("--timestamps", action="store_true", help="begin each line with its time")
+    logs.add_argument("--timestamps", action="store_true", help="prefix each line with its time")
     rerun = _add_job(commands, "rerun", "submit the same TrainJob again")
-    rerun.add_argument("--name", default="", dest="new_name", metavar="NAME", help="of the new one (default: the same)")
-    rerun.add_argument("--dry-run", action="store_true", help="print the manifest and submit nothing")
+    rerun.add_argument(
+        "--name", default="", dest="new_name", metavar="NAME", help="name of the new job (default: the same)"
+    )
+    rerun.add_argument("--dry-run", action="store_true", help="print the manifest instead of submitting it")
     export = _add_job(commands, "export", "record, manifest, runtime and logs as one archive")
     export.add_argument("file", metavar="FILE", help="a .tar.gz that does not exist yet")
     purge = _add(commands, "purge", "forget records, logs, outputs and checkpoints of deleted jobs")
-    purge.add_argument("job", nargs="?", default="", metavar="NAME", help="only the records of this name")
+    purge.add_argument("job", nargs="?", default="", metavar="NAME", help="only records of jobs with this name")
     _add_namespace(purge, "")
-    purge.add_argument("--older-than", default="", metavar="SPAN", help="ended longer ago than that: 90d, 12h")
+    purge.add_argument(
+        "--older-than", default="", metavar="SPAN", help="only jobs that ended longer ago than this: 90d, 12h"
+    )
     purge.add_argument("--all", action="store_true", help="all records of deleted jobs")
-    purge.add_argument("--yes", action="store_true", help="do it; without this the plan is only shown")
+    purge.add_argument("--yes", action="store_true", help="delete; without this, only show what would be deleted")
 
 
 def _add(
@@ -71,7 +79,9 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_home(parser)
-    parser.add_argument("--archive", default="", metavar="DIR", help="of an operator (its --history), not of a home")
+    parser.add_argument(
+        "--archive", default="", metavar="DIR", help="archive of an operator (its --history) instead of the home's"
+    )
     return parser
 
 
@@ -79,11 +89,11 @@ def _add_job(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
 ) -> argparse.ArgumentParser:
     parser = _add(commands, name, text)
-    parser.add_argument("job", type=read_job, metavar="NAME", help="name of the TrainJob; of several the newest")
-    _add_namespace(parser, "default")
     parser.add_argument(
-        "--uid", default="", metavar="UID", help="this very one (`list` shows them; a beginning will do)"
+        "job", type=read_job, metavar="NAME", help="name of the TrainJob; the newest if there are several"
     )
+    _add_namespace(parser, "default")
+    parser.add_argument("--uid", default="", metavar="UID", help="uid, or the beginning of it, as shown by `list`")
     return parser
 
 

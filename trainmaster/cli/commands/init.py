@@ -2,10 +2,10 @@
 
   trainmaster init my-project && cd my-project && trainmaster run --nodes 2 train.py
 
-With torch in the Python environment of this command the program uses it (DistributedDataParallel), otherwise it needs
-nothing but Python; --torch and --plain decide. Nothing is ever overwritten.
+If torch is installed in the Python environment of this command, the program uses it (DistributedDataParallel),
+otherwise plain Python; --torch and --plain override this. Existing files are never overwritten.
 
-Exit codes: 0 written, 1 something of it exists already.
+Exit codes: 0 success, 1 a file already exists.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ _IGNORE = ".trainmasterignore"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", nargs="?", default=".", metavar="DIR", help="where (default: here)")
+    parser.add_argument("directory", nargs="?", default=".", metavar="DIR", help="directory (default: the current one)")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--torch", action="store_true", help="a program that uses torch, also if it is not installed")
-    group.add_argument("--plain", action="store_true", help="a program that needs nothing but Python")
-    parser.add_argument("--name", default="", metavar="NAME", help="of the job (default: that of the directory)")
+    group.add_argument("--torch", action="store_true", help="a program that uses torch, even if it is not installed")
+    group.add_argument("--plain", action="store_true", help="a program that needs only Python")
+    parser.add_argument(
+        "--name", default="", metavar="NAME", help="name of the job (default: the name of the directory)"
+    )
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

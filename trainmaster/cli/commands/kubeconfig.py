@@ -1,9 +1,8 @@
 """Print the path of the owner's kubeconfig, for example for `export KUBECONFIG=$(trainmaster kubeconfig)`.
 
---raw prints its content instead. --merge puts its context into your own kubeconfig (the first file of KUBECONFIG, else
-~/.kube/config; --to names another), where `kubectl --context trainmaster` finds it; doing so again changes nothing, or
-what has changed since. A copy of the file is kept beside it. --remove takes out what --merge has put in. It holds a
-credential: keep it private.
+--raw prints its content instead. --merge adds its context to your own kubeconfig (the first file of KUBECONFIG, else
+~/.kube/config, or --to), for `kubectl --context trainmaster`; running it again updates the context. A copy of the file
+is kept next to it. --remove removes what --merge added. The kubeconfig contains a credential: keep it private.
 """
 
 from __future__ import annotations
@@ -22,10 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--raw", action="store_true", help="print the content instead of the path")
-    group.add_argument("--merge", action="store_true", help="put the context into your own kubeconfig")
-    group.add_argument("--remove", action="store_true", help="take it out again")
+    group.add_argument("--merge", action="store_true", help="add the context to your own kubeconfig")
+    group.add_argument("--remove", action="store_true", help="remove it again")
     parser.add_argument("--to", default="", metavar="FILE", help="the kubeconfig to change (--merge, --remove)")
-    parser.add_argument("--name", default="trainmaster", metavar="NAME", help="of the context (default: trainmaster)")
+    parser.add_argument(
+        "--name", default="trainmaster", metavar="NAME", help="name of the context (default: trainmaster)"
+    )
     parser.add_argument("--use", action="store_true", help="make it the current context (--merge)")
 
 

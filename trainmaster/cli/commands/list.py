@@ -1,7 +1,7 @@
 """List TrainJobs with their state and its reason, progress and age.
 
   trainmaster list                    in the namespace of the kubeconfig
-  trainmaster list -A --watch         everywhere, and every change from now on, until Ctrl-C
+  trainmaster list -A --watch         in all namespaces, with every change until Ctrl-C
   trainmaster list -l team=vision --state Failed
 
 With --watch, -o json prints one object per line.
@@ -29,8 +29,8 @@ from trainmaster.kit.clock import SystemClock
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
-    parser.add_argument("--state", choices=STATES, help="only those in this state")
-    parser.add_argument("-w", "--watch", action="store_true", help="go on with every change, until Ctrl-C")
+    parser.add_argument("--state", choices=STATES, help="only TrainJobs in this state")
+    parser.add_argument("-w", "--watch", action="store_true", help="print every change until Ctrl-C")
     add_server(parser, all_namespaces=True)
     add_output(parser, OBJECT_FORMS)
 

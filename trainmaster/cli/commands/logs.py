@@ -1,14 +1,14 @@
-"""Print what the processes of a TrainJob print: all ranks merged by time, each line with its origin.
+"""Print the logs of a TrainJob: all ranks merged by time, each line prefixed with its rank.
 
   trainmaster logs my-job                 the newest attempt
-  trainmaster logs -f my-job              waits for the start, follows, crosses restarts, ends with the job
+  trainmaster logs -f my-job              waits for the start, follows across restarts, ends with the job
   trainmaster logs my-job --rank 1 --attempt 0
   trainmaster logs my-job --step dataset-initializer
 
-Works while the job lives, after it is deleted, and when no server runs (from the history of the home); on a cluster
-(--kubeconfig) while its Pods exist. What no process printed (attempts, gaps) goes to standard error.
+Works while the job exists, after it was deleted, and without a running server (from the history of the home); on a
+cluster (--kubeconfig) while its Pods exist. Notices about attempts and gaps go to standard error.
 
-Exit codes: 0 done (with -f: the job is over), 7 no such TrainJob.
+Exit codes: 0 success (with -f: the job has finished), 7 no such TrainJob.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _RANK_COLOURS = ("36", "35", "34", "33", "32", "31")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job is over")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow until the job has finished")
     parser.add_argument(
-        "--rank", type=int, metavar="N", help="only this node (default: all, each line with its origin)"
+        "--rank", type=int, metavar="N", help="only this node (default: all, each line prefixed with its rank)"
     )
     parser.add_argument(
         "--attempt", type=int, metavar="N", help="only this attempt of the gang, from 0 (default: the newest)"
     )
-    parser.add_argument("--all-attempts", action="store_true", help="every attempt that is left, in order")
+    parser.add_argument("--all-attempts", action="store_true", help="all available attempts, in order")
     parser.add_argument(
         "--step", default="", metavar="NAME", help="only this job of the runtime: node, launcher, dataset-initializer"
     )
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="only this container")
-    parser.add_argument("--since", default="", metavar="SPAN", help="only what is younger: 30s, 5m, 2h")
+    parser.add_argument("--since", default="", metavar="SPAN", help="only newer lines: 30s, 5m, 2h")
     parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
-    parser.add_argument("--timestamps", action="store_true", help="begin each line with its time")
-    parser.add_argument("--no-prefix", action="store_true", help="lines as they were printed, without their origin")
+    parser.add_argument("--timestamps", action="store_true", help="prefix each line with its time")
+    parser.add_argument("--no-prefix", action="store_true", help="do not prefix lines with their rank")
     add_server(parser)
 
 

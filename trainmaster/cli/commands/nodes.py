@@ -1,9 +1,9 @@
-"""List the nodes with what manifests select by: instance type, architecture, OS, GPUs and capacity type.
+"""List the nodes with the properties that manifests select by: instance type, architecture, OS, GPUs and capacity type.
 
   trainmaster nodes
   trainmaster nodes -o wide       also CPUs, memory, the GPU's product, zone, version and age
 
-Works on the server of a home (this machine is its node) and on any cluster.
+Works with the local server (this machine is its node) and with any cluster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SPOT = "cloud.google.com/gke-spot"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NODE", help="only these")
+    parser.add_argument("names", nargs="*", metavar="NODE", help="only these nodes")
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only nodes with these labels")
     add_home(parser)
     add_cluster(parser)

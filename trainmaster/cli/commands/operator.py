@@ -1,9 +1,9 @@
-"""Work on a Kubernetes cluster: the TrainJob controller in place of Kubeflow Trainer's, in the foreground.
+"""Run the TrainJob controller on a Kubernetes cluster, instead of Kubeflow Trainer's manager, in the foreground.
 
-With --companion Kubeflow Trainer goes on running TrainJobs, and only retention (TTL, history limits) is ours.
+With --companion, Kubeflow Trainer still runs TrainJobs, and the operator only does retention (TTL, history limits).
 
-The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators may run; one of
-them leads and works, the others wait. Ctrl-C or SIGTERM ends it, and nothing on the cluster is stopped by that.
+The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators can run; one is the
+leader, the others wait. Ctrl-C or SIGTERM stops the operator; jobs on the cluster continue.
 """
 
 from __future__ import annotations
@@ -24,39 +24,44 @@ _SYSTEM_NAMESPACE = "trainmaster-system"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl, else the Pod's account")
     parser.add_argument(
-        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current)"
+        "--kubeconfig", default="", metavar="FILE", help="default: as kubectl; in a Pod, its service account"
     )
-    parser.add_argument("--namespace", default="", metavar="NAME", help="work in this namespace only (default: all)")
+    parser.add_argument(
+        "--context", default="", metavar="NAME", help="context of the kubeconfig (default: the current one)"
+    )
+    parser.add_argument("--namespace", default="", metavar="NAME", help="only process this namespace (default: all)")
     parser.add_argument(
         "--lease-namespace",
         default=_SYSTEM_NAMESPACE,
         metavar="NAME",
-        help="of the leader's Lease (default: %(default)s)",
+        help="namespace of the leader's Lease (default: %(default)s)",
     )
-    parser.add_argument("--no-lease", action="store_true", help="elect no leader; then only one operator may run")
+    parser.add_argument("--no-lease", action="store_true", help="no leader election; only one operator may run then")
     parser.add_argument("--no-runtimes", action="store_true", help="do not install the shipped runtimes")
     parser.add_argument(
-        "--companion", action="store_true", help="beside Kubeflow Trainer's manager: only TTL and history limits"
+        "--companion", action="store_true", help="run alongside Kubeflow Trainer's manager: only TTL and history limits"
     )
     parser.add_argument(
-        "--history", default="", metavar="DIR", help="keep records of jobs there; jobs are deleted once theirs is safe"
+        "--history",
+        default="",
+        metavar="DIR",
+        help="directory for records of jobs; a job is deleted only after its record is stored",
     )
     parser.add_argument(
         "--progress-url",
         default="",
         metavar="URL",
-        help="where Pods reach this operator to report progress (default: its Service when it runs in a Pod, else off)",
+        help="URL for progress reports of Pods (default: the Service of this operator if it runs in a Pod, else off)",
     )
     parser.add_argument(
-        "--progress-port", type=int, default=10443, metavar="N", help="to listen on for it (default: %(default)s)"
+        "--progress-port", type=int, default=10443, metavar="N", help="port for progress reports (default: %(default)s)"
     )
-    parser.add_argument("--no-progress", action="store_true", help="tell Pods of no place to report to")
+    parser.add_argument("--no-progress", action="store_true", help="do not give Pods an address to report progress to")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
     parser.add_argument(
-        "--print-manifests", action="store_true", help="print what the cluster needs, for kubectl apply -f -, and end"
+        "--print-manifests", action="store_true", help="print the manifests for kubectl apply -f -, and exit"
     )
 
 

@@ -1,7 +1,7 @@
-"""What jobs left behind: their output directory and what rank 0 wrote beside its code; also of jobs that are deleted.
+"""Output files of jobs: their output directory and the files that rank 0 wrote next to its code; also of deleted jobs.
 
-A program writes into $TRAINMASTER_OUTPUT_DIR, or just into its working directory. Both are kept on this machine as long
-as the record of the job is (`trainmaster history`). `workdir/` is the working directory of rank 0 in the last attempt,
+A program writes to $TRAINMASTER_OUTPUT_DIR or to its working directory. Both are kept on this machine as long as the
+record of the job (`trainmaster history`). `workdir/` is the working directory of rank 0 in the last attempt,
 `earlier/` those of attempts before it.
 
   trainmaster outputs list my-job
@@ -39,8 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(listing)
     get = _add(commands, "get", "copy them to a directory of yours")
     get.add_argument("paths", nargs="*", metavar="PATH", help="files or directories (default: all)")
-    get.add_argument("--to", default="", metavar="DIR", help="made where it is missing (default: NAME-outputs)")
-    get.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    get.add_argument(
+        "--to", default="", metavar="DIR", help="target directory, created if missing (default: NAME-outputs)"
+    )
+    get.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
 def _add(
@@ -48,9 +50,13 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_home(parser)
-    parser.add_argument("job", type=read_job, metavar="NAME", help="name of the TrainJob; of several the newest")
+    parser.add_argument(
+        "job", type=read_job, metavar="NAME", help="name of the TrainJob; the newest if there are several"
+    )
     parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("--uid", default="", metavar="UID", help="this very one (`trainmaster history list`)")
+    parser.add_argument(
+        "--uid", default="", metavar="UID", help="uid of the job, as shown by `trainmaster history list`"
+    )
     return parser
 
 

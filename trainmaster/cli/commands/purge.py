@@ -1,13 +1,13 @@
-"""Remove a home, or all that finished jobs have left in it. Shows its plan and asks first.
+"""Remove a home, or only the data of finished jobs. Shows its plan and asks first.
 
   trainmaster purge                the home with its jobs, history and keys; your settings, templates and volumes stay
-  trainmaster purge --everything   those too
+  trainmaster purge --everything   also those
   trainmaster purge --finished     only finished TrainJobs with records, logs and outputs; the server keeps running
 
-It refuses while a server runs, or Pods are alive, unless --stop stops jobs and server first. Without a terminal it
-needs --yes. What is not ours in the folder is never touched.
+It refuses to run while a server or Pods are running, unless --stop stops them first. Without a terminal it needs
+--yes. Other files in the directory are never touched.
 
-Exit codes: 0 done or nothing to do, 1 refused or not finished, 3 (--finished) no server runs, 5 a server runs.
+Exit codes: 0 success, 1 refused or not finished, 3 (--finished) no server is running, 5 a server is running.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from trainmaster.node.shims.pod_directory import list_live
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--finished", action="store_true", help="only what finished jobs have left")
-    group.add_argument("--everything", action="store_true", help="your settings, templates and volumes too")
+    group.add_argument("--finished", action="store_true", help="only data of finished jobs")
+    group.add_argument("--everything", action="store_true", help="also your settings, templates and volumes")
     parser.add_argument("--stop", action="store_true", help="stop all jobs and the server first")
     parser.add_argument("--dry-run", action="store_true", help="only show the plan")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for --stop (default 60)")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout in seconds for --stop (default 60)"
+    )
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

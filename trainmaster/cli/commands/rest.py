@@ -1,9 +1,9 @@
-"""Serve the REST API alone, before a Kubernetes cluster or the server of a home, in the foreground.
+"""Serve the REST API as a separate process, for a Kubernetes cluster or the server of a home, in the foreground.
 
-`trainmaster up` serves it already; this is for clusters, and for homes where it shall run as a process of its own.
-Requests are sent on with the caller's own token. Its own account needs to create TokenReviews, and ConfigMaps and
-TrainJobs to sweep what crashes left. Over TLS always: with an own CA, or with --tls-cert and --tls-key. Settings of the
-groups `rest` and `limits` are read from the environment (TRAINMASTER_REST_MAX_NODES and such); flags go over them.
+`trainmaster up` already serves it; this is for clusters, and for homes where it should run as a separate process.
+Requests use the caller's own token. Its own account needs permission to create TokenReviews, and access to ConfigMaps
+and TrainJobs to clean up after crashes. TLS is always on: with an own CA, or with --tls-cert and --tls-key. Settings of
+the groups `rest` and `limits` come from the environment (such as TRAINMASTER_REST_MAX_NODES); flags override them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,35 @@ from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, choose_con
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl, else the Pod's account")
-    parser.add_argument("--context", default="", metavar="NAME", help="context of the kubeconfig")
-    parser.add_argument("--home", default="", metavar="DIR", help="the server of this home, instead of a cluster")
-    parser.add_argument("--address", default=None, help="IP address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=None, help="port to listen on (default 0: a free one, kept)")
-    parser.add_argument("--name", action="append", default=[], help="further name for the certificate; repeatable")
-    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate chain, instead of an own CA")
-    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key")
-    parser.add_argument("--state", default="", metavar="DIR", help="own certificates and port (default: in data home)")
-    parser.add_argument("--templates", default="", metavar="DIR", help="folders that go over the shipped templates")
     parser.add_argument(
-        "--write-templates", default="", metavar="DIR", help="write the shipped ones there, to be changed, and end"
+        "--kubeconfig", default="", metavar="FILE", help="default: as kubectl; in a Pod, its service account"
     )
-    parser.add_argument("--history", default="", metavar="DIR", help="an operator's --history, for jobs that are gone")
+    parser.add_argument("--context", default="", metavar="NAME", help="context of the kubeconfig")
+    parser.add_argument("--home", default="", metavar="DIR", help="use the server of this home instead of a cluster")
+    parser.add_argument("--address", default=None, help="IP address to listen on (default 127.0.0.1)")
+    parser.add_argument(
+        "--port", type=int, default=None, help="port to listen on (default 0: a free one, which is reused)"
+    )
+    parser.add_argument("--name", action="append", default=[], help="additional name for the certificate; repeatable")
+    parser.add_argument(
+        "--tls-cert", default="", metavar="FILE", help="certificate chain (default: issued by an own CA)"
+    )
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="private key of the certificate")
+    parser.add_argument(
+        "--state",
+        default="",
+        metavar="DIR",
+        help="directory for certificates and port (default: in the data directory)",
+    )
+    parser.add_argument(
+        "--templates", default="", metavar="DIR", help="directory with templates that override the shipped ones"
+    )
+    parser.add_argument(
+        "--write-templates", default="", metavar="DIR", help="write the shipped templates to this directory, and exit"
+    )
+    parser.add_argument("--history", default="", metavar="DIR", help="an operator's --history, for deleted jobs")
     parser.add_argument("--max-nodes", type=int, default=None, help=f"of one job (default {Rest().max_nodes})")
-    parser.add_argument("--no-check-code", action="store_true", help="let in code that this Python cannot parse")
+    parser.add_argument("--no-check-code", action="store_true", help="accept code that this Python cannot parse")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
 

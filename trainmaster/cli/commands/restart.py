@@ -1,13 +1,13 @@
-"""Restart TrainJobs. One that runs begins its next attempt; one that has ended is submitted again under a new name.
+"""Restart TrainJobs. A running one starts its next attempt; a finished one is submitted again under a new name.
 
-  trainmaster restart my-job                 running: its processes are stopped and started anew
-  trainmaster restart my-job --name again    ended: the same TrainJob as `again` (default: my-job-2, my-job-3, ...)
+  trainmaster restart my-job                 running: its processes are stopped and started again
+  trainmaster restart my-job --name again    finished: the same TrainJob as `again` (default: my-job-2, my-job-3, ...)
 
-A running job keeps its name, its record and the count of its attempts; programs get the time to save that their Pods
-grant, and go on from a checkpoint if they load one. Its budget of restarts begins anew, its deadline does not. A job
-that has ended stays as it is: the new one says in an annotation which one it repeats. Asking twice does no harm.
+A running job keeps its name, its record and the numbering of its attempts; programs have the grace period of their
+Pods to save, and continue from a checkpoint if they load one. Its restart count is reset, its deadline is not. A
+finished job is not changed; an annotation of the new job refers to it. Repeating the command is safe.
 
-Exit codes: 0 done, 1 it cannot be restarted, 6 timed out (--wait), 7 no such TrainJob.
+Exit codes: 0 success, 1 it cannot be restarted, 6 timed out (--wait), 7 no such TrainJob.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ _REACTION_SECONDS = 10.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser)
-    parser.add_argument("--name", default="", dest="new_name", metavar="NAME", help="of the new one, if it has ended")
-    parser.add_argument("--wait", action="store_true", help="return when the next attempt has begun")
+    parser.add_argument(
+        "--name", default="", dest="new_name", metavar="NAME", help="name of the new job, if the job has finished"
+    )
+    parser.add_argument("--wait", action="store_true", help="wait until the next attempt has started")
     add_timeout(parser)
     add_server(parser)
 

@@ -1,7 +1,7 @@
-"""Replace all objects of this home by those of a backup. The server must be stopped.
+"""Replace all objects of this home with those of a backup. The server must be stopped.
 
-The backup is checked completely first, and what was there before is set aside, not deleted. Revisions continue far
-above the old ones, so that no client mistakes an old state for a new one: watches list again.
+The whole backup is checked first, and the previous store is kept under another name. Revisions continue far above the
+old ones, so that clients list again and do not mistake an old state for a new one.
 """
 
 from __future__ import annotations

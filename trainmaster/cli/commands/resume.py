@@ -1,6 +1,6 @@
-"""Let suspended TrainJobs go on. Their processes start anew, and go on from a checkpoint if they load one.
+"""Continue suspended TrainJobs. Their processes start again, and continue from a checkpoint if they load one.
 
-Exit codes: 0 done, 1 one has already ended, 6 timed out (--wait), 7 no such TrainJob.
+Exit codes: 0 success, 1 a job has already finished, 6 timed out (--wait), 7 no such TrainJob.
 """
 
 from __future__ import annotations

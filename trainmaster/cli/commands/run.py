@@ -1,14 +1,14 @@
-"""Train: starts a server if none runs, sends the code, submits a TrainJob, shows it, and ends with its exit code.
+"""Train a script: start a server if needed, upload the code, submit a TrainJob, show it live, return its exit code.
 
   trainmaster run train.py --lr 0.1                     one node
   trainmaster run --nodes 2 --nproc 2 train.py          two nodes with two processes each (torchrun)
   trainmaster run --nodes 2 -- python -m mypackage      any command, on every node
-  trainmaster run --dry-run train.py                    prints what would be submitted
+  trainmaster run --dry-run train.py                    prints the manifest instead of submitting it
 
-Options come before the script; everything after it is the script's. Ctrl-C asks whether to detach or to stop the job.
-The exit code is that of the first rank that failed (128 + signal); from 240 on it is about `run` itself: 240 wrong
-command line, 241 no server, 242 refused, 243 code not sent, 244 server lost, 245 ended without a rank to blame,
-247 detached. More in docs/run.md.
+Options come before the script; everything after it is passed to the script. Ctrl-C asks whether to detach or to stop
+the job. The exit code is that of the first rank that failed (128 + signal). Codes from 240 on concern `run` itself: 240
+invalid command line, 241 no server, 242 refused, 243 code not uploaded, 244 server lost, 245 ended without a failed
+rank, 247 detached. See docs/run.md.
 """
 
 from __future__ import annotations
@@ -34,35 +34,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_server(parser)
     add = parser.add_argument
-    add("--name", default="", help="of the job (default: the script's, and a few letters)")
-    add("--nodes", type=int, default=1, metavar="N", help="how many nodes (default 1)")
+    add("--name", default="", help="name of the job (default: from the script, with a random suffix)")
+    add("--nodes", type=int, default=1, metavar="N", help="number of nodes (default 1)")
     add("--nproc", default="", metavar="N", help="processes per node: a number, auto, cpu or gpu")
-    add("--runtime", default="", metavar="NAME", help="default: from what the script imports, else torch-distributed")
-    add("--image", default="", metavar="IMAGE", help="another image than the runtime's")
-    add("--env", action="append", default=[], metavar="NAME[=VALUE]", help="a variable; without value: yours")
-    add("--volume", action="append", default=[], metavar="SOURCE:PATH[:ro]", help="a path (./data) or a claim (data)")
+    add(
+        "--runtime",
+        default="",
+        metavar="NAME",
+        help="runtime (default: chosen by the script's imports, else torch-distributed)",
+    )
+    add("--image", default="", metavar="IMAGE", help="image (default: the runtime's)")
+    add(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="environment variable; without a value, your own is passed",
+    )
+    add(
+        "--volume",
+        action="append",
+        default=[],
+        metavar="SOURCE:PATH[:ro]",
+        help="mount a path (./data) or a claim (data)",
+    )
     add(
         "--secret",
         action="append",
         default=[],
         metavar="NAME[:PATH|/KEY=VAR]",
-        help="as variables, files or one variable",
+        help="a Secret as variables, as files, or one key as a variable",
     )
     add("--gpu", default="", metavar="N", help="GPUs per node")
     add("--cpu", default="", metavar="N", help="CPUs per node")
     add("--memory", default="", metavar="AMOUNT", help="memory per node, such as 4Gi")
-    add("--package", action="append", default=[], metavar="REQUIREMENT", help="a Python package that the job needs")
-    add("--requirements", default="", metavar="FILE", help="packages from a file")
-    add("--max-restarts", type=int, default=0, metavar="N", help="how often all ranks start again after a failure (0)")
-    add("--deadline", default="", metavar="SPAN", help="it fails when it takes longer, such as 2h")
-    add("--ttl", default="", metavar="SPAN", help="it is deleted so long after its end, such as 7d")
-    add("--label", action="append", default=[], metavar="KEY=VALUE", help="a label of the job")
-    add("--code", default="", metavar="DIR", help="the code that is sent (default: the directory you are in)")
-    add("--code-limit", default="1Gi", metavar="SIZE", help="how much code may be sent (1Gi)")
-    add("--no-code", action="store_true", help="send no code: the image has it")
-    add("-d", "--detach", action="store_true", help="do not wait for its end")
-    add("--dry-run", action="store_true", help="print what would be submitted")
-    add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: an object a line")
+    add("--package", action="append", default=[], metavar="REQUIREMENT", help="Python package to install")
+    add("--requirements", default="", metavar="FILE", help="install packages from a file")
+    add(
+        "--max-restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of restarts of all ranks after a failure (default 0)",
+    )
+    add("--deadline", default="", metavar="SPAN", help="maximum duration, such as 2h; then the job fails")
+    add("--ttl", default="", metavar="SPAN", help="delete the job this long after it finished, such as 7d")
+    add("--label", action="append", default=[], metavar="KEY=VALUE", help="label of the job")
+    add("--code", default="", metavar="DIR", help="directory with the code (default: the current one)")
+    add("--code-limit", default="1Gi", metavar="SIZE", help="maximum size of the code (default 1Gi)")
+    add("--no-code", action="store_true", help="do not upload code; the image contains it")
+    add("-d", "--detach", action="store_true", help="submit the job and return")
+    add("--dry-run", action="store_true", help="print the manifest instead of submitting it")
+    add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: one object per line")
     add("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     exits.keep_apart(parser)
 

@@ -1,9 +1,9 @@
-"""List the runtimes that TrainJobs can name: framework, nodes, and which TrainJobs use each.
+"""List the runtimes that TrainJobs can use: framework, nodes, and which TrainJobs use each.
 
-  trainmaster runtimes                        cluster-wide ones and those of the namespace
+  trainmaster runtimes                        cluster-wide runtimes and those of the namespace
   trainmaster runtimes torch-distributed      one of them; -o yaml for the whole object
 
-A TrainJob names one in `spec.runtimeRef`. `kubectl edit clustertrainingruntime NAME` changes one.
+A TrainJob refers to one in `spec.runtimeRef`. Change one with `kubectl edit clustertrainingruntime NAME`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLUSTER_WIDE = "ClusterTrainingRuntime"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="RUNTIME", help="only these")
+    parser.add_argument("names", nargs="*", metavar="RUNTIME", help="only these runtimes")
     add_server(parser, all_namespaces=True)
     add_output(parser, OBJECT_FORMS)
 

@@ -1,13 +1,13 @@
-"""Let systemd run the server: from boot on, again after a crash, with jobs that survive restarts and upgrades.
+"""Run the server with systemd: at boot, again after a crash, with jobs that survive restarts and upgrades.
 
   trainmaster service install      write the unit, show it, start it now and at every boot
-  trainmaster service status       whether it is installed, enabled and active
-  trainmaster service uninstall    stop the server (Pods live on) and remove the unit
+  trainmaster service status       show whether it is installed, enabled and active
+  trainmaster service uninstall    stop the server (Pods continue) and remove the unit
 
-An ordinary user gets a unit of their own (--user), root one of the system (--system). --dry-run shows what would be
-written and run. After an upgrade: `systemctl --user restart trainmaster` (without --user for the system's).
+An ordinary user gets a user unit (--user), root a system unit (--system). --dry-run shows what would be written and
+run. After an upgrade, run `systemctl --user restart trainmaster` (without --user for a system unit).
 
-Exit codes: 0 done, 1 systemd refused or there is none, 3 (status) it is not installed, 4 (status) it is not active.
+Exit codes: 0 success, 1 systemd refused or is missing, 3 (status) not installed, 4 (status) not active.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ _SECONDS = 120
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = commands.add_parser("install", help="write the unit and start it, now and at every boot")
-    install.add_argument("--no-start", action="store_true", help="only at the next boot")
-    install.add_argument("--dry-run", action="store_true", help="show what would be written and run")
-    install.add_argument("--run-as", default="", metavar="USER", help="who the server runs as (--system)")
-    uninstall = commands.add_parser("uninstall", help="stop the server and remove the unit; Pods live on")
-    status = commands.add_parser("status", help="whether it is installed, enabled and active")
+    install.add_argument("--no-start", action="store_true", help="do not start it now, only at the next boot")
+    install.add_argument("--dry-run", action="store_true", help="only show what would be written and run")
+    install.add_argument("--run-as", default="", metavar="USER", help="user that runs the server (--system)")
+    uninstall = commands.add_parser("uninstall", help="stop the server and remove the unit; Pods continue")
+    status = commands.add_parser("status", help="show whether it is installed, enabled and active")
     add_output(status)
     for one in (install, uninstall, status):
         add_home(one)
         group = one.add_mutually_exclusive_group()
-        group.add_argument("--user", action="store_true", help="a unit of this user (default, unless root)")
+        group.add_argument("--user", action="store_true", help="a unit of your user (default, unless root)")
         group.add_argument("--system", action="store_true", help="a unit of the system (default of root)")
-        one.add_argument("--name", default="trainmaster", metavar="NAME", help="of the unit (default: trainmaster)")
+        one.add_argument(
+            "--name", default="trainmaster", metavar="NAME", help="name of the unit (default: trainmaster)"
+        )
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

@@ -1,6 +1,6 @@
-"""Say whether a server runs in this home, where it listens, and whether it is ready.
+"""Show whether a server is running for this home, its address, and whether it is ready.
 
-Exit codes: 0 ready, 3 no server runs, 4 it runs and is not ready.
+Exit codes: 0 ready, 3 no server is running, 4 it is running but not ready.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Submit manifests: TrainJobs and what they need beside them, from files, directories or standard input.
+"""Submit TrainJobs and other objects from manifests: files, directories or standard input.
 
   trainmaster submit -f train.yaml
   trainmaster submit -f manifests/ --wait
   cat train.yaml | trainmaster submit -f -
 
-Files may hold several documents. All are read before the first is sent; runtimes and other objects go before TrainJobs,
-whatever their order in the files. A TrainJob is always new: one of that name must not exist. Other objects are applied
-(made, or changed to what the file says). --dry-run lets the server check everything that it can without storing it.
+Files may contain several documents. All are read before the first is sent; runtimes and other objects are sent before
+TrainJobs, whatever their order in the files. TrainJobs are created, so a TrainJob of that name must not exist. Other
+objects are applied (created or changed). With --dry-run the server validates without storing.
 
-Exit codes: 0 done (with --wait: all are complete), 1 refused (with --wait: one failed), 2 a file cannot be used,
-6 timed out (--wait).
+Exit codes: 0 success (with --wait: all are complete), 1 refused (with --wait: one failed), 2 a file cannot be used,
+6 timeout (--wait).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request: ')
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
-    parser.add_argument("--dry-run", action="store_true", help="let the server check, and store nothing")
-    parser.add_argument("--wait", action="store_true", help="return when the TrainJobs are over")
+    parser.add_argument("--dry-run", action="store_true", help="let the server validate without storing")
+    parser.add_argument("--wait", action="store_true", help="wait until the TrainJobs have finished")
     add_timeout(parser)
     add_server(parser)
     add_output(parser, ("table", "json", "yaml", "name"))

@@ -1,9 +1,9 @@
-"""Suspend TrainJobs: their Pods are stopped and their room is given to others; `trainmaster resume` lets them go on.
+"""Suspend TrainJobs: their Pods are stopped and their resources released; `trainmaster resume` continues them.
 
-Programs get the time to save that their Pods grant (SIGTERM, then SIGKILL). With --wait the command returns when
-nothing of them runs any more.
+Programs have the grace period of their Pods to save (SIGTERM, then SIGKILL). With --wait the command returns when all
+their Pods have stopped.
 
-Exit codes: 0 done, 1 one has already ended, 6 timed out (--wait), 7 no such TrainJob.
+Exit codes: 0 success, 1 a job has already finished, 6 timed out (--wait), 7 no such TrainJob.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""People who share this installation: each gets a namespace, a quota and a token, and sees nobody else's.
+"""Manage users who share this installation: each has a namespace, a quota and a token, and cannot see those of others.
 
   trainmaster tenant add ann                     a namespace, and a token that is shown once
   trainmaster tenant add ann --jobs 20 --gpu 2   with a quota
-  trainmaster tenant list                        all, with what they use
-  trainmaster tenant get ann                     one, with its use against every limit
-  trainmaster tenant set ann --memory 64Gi       another limit; `none` lifts it
-  trainmaster tenant invite --uses 5 --cpu 4     a code with which people sign up by themselves (rest.sign_up)
-  trainmaster tenant rotate ann                  a new token; the old ones are void at once
-  trainmaster tenant disable ann                 may do nothing any more; jobs go on
-  trainmaster tenant delete ann --yes            with all that is in the namespace
+  trainmaster tenant list                        all tenants, with their usage
+  trainmaster tenant get ann                     one tenant, with its usage of every limit
+  trainmaster tenant set ann --memory 64Gi       change a limit; `none` removes it
+  trainmaster tenant invite --uses 5 --cpu 4     a code with which users sign up themselves (rest.sign_up)
+  trainmaster tenant rotate ann                  a new token; earlier ones are revoked
+  trainmaster tenant disable ann                 revoke all access; jobs continue
+  trainmaster tenant delete ann --yes            with everything in the namespace
 
-The token works with the REST API and with kubectl. On a cluster (--kubeconfig) a tenant is the same objects.
+The token works with the REST API and with kubectl. The commands also work on a cluster (--kubeconfig).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = _add(commands, "add", "make a tenant and show its token", token=True)
     add_allowance(add)
     add.add_argument(
-        "--without-walls", action="store_true", help="also where Pods of tenants cannot be kept apart on this machine"
+        "--without-walls", action="store_true", help="allow tenants although this machine cannot isolate their Pods"
     )
     _add(commands, "list", "all tenants", named=False)
     _add(commands, "get", "one tenant, with its use against every limit")
@@ -53,16 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_allowance(change, changing=True)
     invite = _add(commands, "invite", "make a code with which people become tenants by themselves", named=False)
     add_allowance(invite)
-    invite.add_argument("--uses", type=int, default=1, metavar="N", help="how many tenants (default 1)")
-    invite.add_argument("--lasts", default="", metavar="SPAN", help="how long the code is good: 12h (default 7d)")
+    invite.add_argument(
+        "--uses", type=int, default=1, metavar="N", help="how many tenants can use the code (default 1)"
+    )
+    invite.add_argument("--lasts", default="", metavar="SPAN", help="how long the code is valid: 12h (default 7d)")
     _add(commands, "invitations", "those that are not used up", named=False)
     withdraw = _add(commands, "withdraw", "make an invitation void", named=False)
-    withdraw.add_argument("id", metavar="ID", help="as `tenant invitations` shows it")
+    withdraw.add_argument("id", metavar="ID", help="id as shown by `tenant invitations`")
     _add(commands, "rotate", "a new token; the old ones are void", token=True)
     _add(commands, "enable", "let a disabled tenant in again, with a new token", token=True)
     _add(commands, "disable", "take away tokens and rights; jobs go on")
     delete = _add(commands, "delete", "remove a tenant with everything in its namespace")
-    delete.add_argument("--yes", action="store_true", help="without it, only says what would go")
+    delete.add_argument("--yes", action="store_true", help="delete; without it, only show what would be deleted")
 
 
 def add_allowance(parser: argparse.ArgumentParser, *, changing: bool = False) -> None:
@@ -94,9 +96,11 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
     if named:
-        parser.add_argument("name", metavar="NAME", help="the tenant, which is also its namespace")
+        parser.add_argument("name", metavar="NAME", help="name of the tenant and of its namespace")
     if token:
-        parser.add_argument("--lasts", default="", metavar="SPAN", help="life of the token: 12h, 30d (default 90d)")
+        parser.add_argument(
+            "--lasts", default="", metavar="SPAN", help="how long the token is valid: 12h, 30d (default 90d)"
+        )
     add_home(parser)
     add_cluster(parser)
     add_output(parser)

@@ -1,10 +1,10 @@
-"""Show what jobs use now: CPU, memory and GPUs, per job and per rank.
+"""Show the current CPU, memory and GPU usage, per job and per rank.
 
-CPU is in cores, its share in parenthesis that of the request (of the limit where there is no request). GPUs are those
-leased to the rank, with how busy they are and the memory taken on them, read from the driver on this machine; on a
-cluster only their number is known. `--watch` refreshes until Ctrl-C.
+CPU is in cores, followed by the percentage of the request (of the limit, if there is no request). The GPU column shows
+the GPUs leased to the rank, with their utilization and used memory, read from the driver on this machine; on a cluster
+only their number is known. `--watch` refreshes until Ctrl-C.
 
-Exit codes: 0 shown, 7 no such TrainJob, or nothing of it runs.
+Exit codes: 0 success, 7 no such TrainJob, or it is not running.
 """
 
 from __future__ import annotations
@@ -68,10 +68,12 @@ class PodUsage:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", nargs="*", type=read_job, metavar="JOB", help="only these TrainJobs (default: all that run)"
+        "names", nargs="*", type=read_job, metavar="JOB", help="only these TrainJobs (default: all running ones)"
     )
     parser.add_argument("-w", "--watch", action="store_true", help="refresh until Ctrl-C")
-    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (default 2)")
+    parser.add_argument(
+        "--interval", type=float, default=2.0, metavar="SECONDS", help="seconds between refreshes (default 2)"
+    )
     add_server(parser, all_namespaces=True)
     add_output(parser)
 

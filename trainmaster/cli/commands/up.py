@@ -1,7 +1,7 @@
 """Start the control plane of a home: the store, the Kubernetes API over TLS, the controllers and the node.
 
-In the foreground it runs until Ctrl-C or SIGTERM. Running Pods live on when it stops, and the next start takes them
-over. With --detach it returns once the server is ready and writes its log to logs/server.log in the home.
+In the foreground it runs until Ctrl-C or SIGTERM. Pods continue when it stops, and the next start adopts them. With
+--detach it returns once the server is ready, and the log is logs/server.log in the home.
 """
 
 from __future__ import annotations

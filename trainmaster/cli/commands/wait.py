@@ -1,11 +1,11 @@
-"""Wait until TrainJobs are in a state; the exit code says whether they got there.
+"""Wait until TrainJobs are in a state; the exit code is the result.
 
   trainmaster wait my-job                               until it is complete
-  trainmaster wait a b --for finished --timeout 2h      until both are over, either way
+  trainmaster wait a b --for finished --timeout 2h      until both have finished, in any state
 
-Goes on across restarts of the server. A job that can no longer get there ends the waiting at once.
+Continues across restarts of the server, and returns immediately if a job can no longer reach the state.
 
-Exit codes: 0 all are there, 1 one has ended otherwise or was deleted, 6 timed out, 7 no such TrainJob.
+Exit codes: 0 all jobs are in the state, 1 a job ended in another state or was deleted, 6 timeout, 7 no such TrainJob.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from trainmaster.client.contract import Client
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser)
-    parser.add_argument("--for", dest="goal", choices=GOALS, default=COMPLETE, help="default: complete")
+    parser.add_argument(
+        "--for", dest="goal", choices=GOALS, default=COMPLETE, help="state to wait for (default: complete)"
+    )
     add_timeout(parser)
     add_server(parser)
 

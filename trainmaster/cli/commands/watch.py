@@ -1,6 +1,6 @@
-"""Show a job live, as `run` does: state and reason, ranks, progress, what it prints. Ends with its exit code.
+"""Show the live view of a job, as `run` does: state and reason, ranks, progress, logs. Returns the job's exit code.
 
-For a job that was detached, or that somebody submitted in another way. Works on any cluster (--kubeconfig).
+For a job that was detached or submitted in another way. Works on any cluster (--kubeconfig).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
     parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob")
     parser.add_argument(
-        "-o", "--output-format", choices=("text", "json"), default="text", help="json: an object a line"
+        "-o", "--output-format", choices=("text", "json"), default="text", help="json: one object per line"
     )
     exits.keep_apart(parser)
 

@@ -71,7 +71,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="a manifest, a directory of them, or - for standard input; may be given several times",
+        help="a manifest, a directory of manifests, or - for standard input; repeatable",
     )
 
 

@@ -24,14 +24,16 @@ def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False)
     add_home(parser)
     add_cluster(parser)
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("-n", "--namespace", metavar="NAME", help="default: that of the kubeconfig, else default")
+    group.add_argument(
+        "-n", "--namespace", metavar="NAME", help="namespace (default: that of the kubeconfig, else default)"
+    )
     if all_namespaces:
-        group.add_argument("-A", "--all-namespaces", action="store_true", help="in all namespaces")
+        group.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="a cluster, instead of the server of a home")
-    parser.add_argument("--context", default="", metavar="NAME", help="context of that kubeconfig")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="use this cluster instead of the local server")
+    parser.add_argument("--context", default="", metavar="NAME", help="context in that kubeconfig")
 
 
 def is_cluster(options: argparse.Namespace) -> bool:
