@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 
 from tests.support.rest_plant import RestPlant, running_rest_plant
+from tests.support.rest_routes import ROUTES
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.rest.routes.table import PUBLIC, ROUTERS
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -75,12 +74,6 @@ ROWS = {
 }
 
 
-def list_routes() -> set[str]:
-    """All that need a token."""
-    found = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
-    return {f"{method} {route.path}" for route in found for method in route.methods or () if route.path not in PUBLIC}
-
-
 def play(tmp_path: Path, scene: Callable[[RestPlant], Awaitable[None]]) -> None:
     async def main() -> None:
         async with running_rest_plant(tmp_path) as plant:
@@ -118,7 +111,7 @@ class Cast:
 
 
 def test_every_route_has_its_row() -> None:
-    assert list_routes() == set(ROWS)
+    assert {f"{method} {path}" for method, path in ROUTES} == set(ROWS)
 
 
 def test_what_is_anothers_stays_theirs_on_every_route(tmp_path: Path) -> None:
@@ -127,12 +120,16 @@ def test_what_is_anothers_stays_theirs_on_every_route(tmp_path: Path) -> None:
         await plant.rest.add_tenant("carl")
         cast = Cast(plant)
         await cast.prepare(bob)
+        strangers = {"nobody": None, "empty": "", "forged": "forged", "altered": f"{bob}x"}
         before = plant.rest.api.store.revision
         for key, row in ROWS.items():
-            for who, token in {"nobody": None, "empty": "", "forged": f"{bob}x"}.items():
+            for who, token in strangers.items():
                 assert await cast.ask(key, token) == 401, f"{key} by {who}"
             assert await cast.ask(key, ann) in row.other, f"{key} by another tenant"
         assert plant.rest.api.store.revision == before, "a refused request wrote something"
+        refused = [line for line in plant.rest.read_audit() if line["code"] >= 400]
+        writing = [key for key in ROWS if not key.startswith("GET ")]
+        assert len(refused) >= (len(strangers) + 1) * len(writing), "a refused write is not in the audit log"
         for key, row in ROWS.items():
             assert await cast.ask(key, bob) in row.own, f"{key} by its owner"
         for key in ROWS:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from fastapi.routing import APIRoute
 
 from tests.house.tree import ROOT
 from tests.kube.cluster import KubeCluster
 from tests.seam.rest_site import DEPLOY, RestSite, eventually, read_claims, running_site
+from tests.support.rest_routes import ROUTES
 from tests.unit.rest.oidc_provider import AUDIENCE, ISSUER, describe, make_rsa, sign
-from trainmaster.rest.routes.table import PUBLIC, ROUTERS
 
 pytestmark = pytest.mark.kube
 
@@ -119,14 +118,6 @@ def test_the_isolation_matrix_of_the_guides_routes_and_tenants(site: RestSite) -
     assert site.call("GET", f"/api/trainjob/{job}/status?namespace={BOB}", token=site.tokens[BOB])[0] == 200
 
 
-ROUTES = [
-    (method, route.path)
-    for router in ROUTERS
-    for route in router.routes
-    if isinstance(route, APIRoute) and route.path not in PUBLIC
-    for method in sorted(route.methods or ())
-]
-"""As the table has them, so that a new one cannot be forgotten here."""
 FOR_ALL = {"/api/v1/me"}
 BODIES = {
     "/api/v1/jobs": {"framework": "pytorch", "code": CODE, "namespace": BOB},
