@@ -15,7 +15,7 @@ ALL = (*BUGS, *RETENTION_BUGS, *REPORT_BUGS)
 
 
 def find(bug: Planted) -> Result | None:
-    for seed in range(bug.seeds):
+    for seed in range(bug.first, bug.first + bug.seeds):
         result = run_seed(seed, planted=bug)
         if result.violations:
             return result

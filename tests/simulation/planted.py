@@ -47,6 +47,8 @@ class Planted:
     patches: tuple[Patched, ...] = ()
     seeds: int = 60
     """Within how many seeds it has to show."""
+    first: int = 0
+    """The seed to begin with: where it showed when it was last looked for from 0 on."""
 
     def wrap(self, controllers: Sequence[Controller]) -> Sequence[Controller]:
         change = self.change
@@ -336,14 +338,30 @@ def _see_nothing(original: Any) -> Any:
 
 
 BUGS: tuple[Planted, ...] = (
-    Planted("writes a JobSet's status without its version", ("I8",), "jobset", rewrite(_forget_the_version), seeds=300),
     Planted(
-        "makes a gang beside what still ends", ("I6",), patches=((leftovers, "find_leftover", _see_nothing),), seeds=500
+        "writes a JobSet's status without its version",
+        ("I8",),
+        "jobset",
+        rewrite(_forget_the_version),
+        seeds=300,
+        first=120,
+    ),
+    Planted(
+        "makes a gang beside what still ends",
+        ("I6",),
+        patches=((leftovers, "find_leftover", _see_nothing),),
+        seeds=500,
+        first=37,
     ),
     Planted("answers before the commit", ("I1", "I15"), patches=((StoreState, "durable", _ack_at_once),)),
     Planted("loses deletions on the way to the disk", ("I2",), patches=((StoreState, "_take_pending", _lose_deletes),)),
     Planted("starts processes before the commit", ("I15",), patches=((SimNode, "_start_pod", _start_too_soon),)),
-    Planted("starts processes again after a restart", ("I5", "I8", "I9"), patches=((SimNode, "run", _start_again),)),
+    Planted(
+        "starts processes again after a restart",
+        ("I5", "I8", "I9"),
+        patches=((SimNode, "run", _start_again),),
+        first=57,
+    ),
     Planted("forgets a request that comes during a pass", ("I9",), patches=((WorkQueue, "add", _forget_when_busy),)),
     Planted("collects Pods whose Job lives", ("I7",), patches=((GarbageCollector, "_classify", _collect_the_living),)),
     Planted(
@@ -355,19 +373,19 @@ BUGS: tuple[Planted, ...] = (
         ((Manager, "_is_behind", _see_no_lag),),
         seeds=200,
     ),
-    Planted("owns by name", ("I7", "I9"), "trainjob", _forget_ownership, seeds=200),
+    Planted("owns by name", ("I7", "I9"), "trainjob", _forget_ownership, seeds=200, first=36),
     Planted("makes a JobSet after the end", ("I8",), "trainjob", show_changed(_hide_verdict), seeds=200),
     Planted("forgets the verdict of a Job", ("I8", "I9", "I14"), "job", show_changed(_hide_job_verdict)),
     Planted("counts failed Pods twice", ("I8",), "job", rewrite(_count_twice)),
     Planted("restarts more often than allowed", ("I8",), "jobset", show_changed(_restart_for_ever)),
     Planted("writes in every pass", ("I9",), "job", _write_the_time),
     Planted("acts five seconds early", ("I13",), "jobset", hurry(5.0), seeds=120),
-    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400),
-    Planted("takes deadlines by the wall clock", ("I13",), "trainjob", trust_the_wall_clock, seeds=400),
+    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400, first=334),
+    Planted("takes deadlines by the wall clock", ("I13",), "trainjob", trust_the_wall_clock, seeds=400, first=77),
     Planted("forgets to look again", ("I9", "I13"), "jobset", forget_the_clock, seeds=120),
     Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),
-    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=200),
-    Planted("leases GPUs that are leased", ("I17",), "scheduler", show_changed(_forget_leases), seeds=150),
+    Planted("counts nothing that runs", ("I17",), "scheduler", show_changed(_forget_requests), seeds=200, first=180),
+    Planted("leases GPUs that are leased", ("I17",), "scheduler", show_changed(_forget_leases), seeds=150, first=42),
     Planted("binds a part of a gang", ("I17", "I9"), "scheduler", rewrite(_skip_second_ranks)),
     Planted("leaves old Jobs running", ("I8", "I9", "I6"), "jobset", rewrite(_skip_deletes_of_jobs)),
 )

@@ -20,11 +20,18 @@ def _trust_the_clock(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 REPORT_BUGS: tuple[Planted, ...] = (
-    Planted("shows what an earlier attempt said", ("I19",), patches=((attempts, "find_beginning", _never),), seeds=300),
+    Planted(
+        "shows what an earlier attempt said",
+        ("I19",),
+        patches=((attempts, "find_beginning", _never),),
+        seeds=300,
+        first=79,
+    ),
     Planted(
         "takes what was said in the second of its start for old",
         ("I19",),
         patches=((reports, "decide", _trust_the_clock),),
         seeds=120,
+        first=15,
     ),
 )

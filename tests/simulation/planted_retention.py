@@ -93,12 +93,13 @@ def _keep_one_too_few(gvr: GVR, obj: Object) -> Object:
     return {**obj, "data": fewer}
 
 
-GIVES_UP = Planted("gives up after a conflict", ("I13",), "retention", _give_up)
+GIVES_UP = Planted("gives up after a conflict", ("I13",), "retention", _give_up, first=18)
 DELETES_BY_NAME = Planted(
     "deletes a TrainJob that was made anew",
     ("I7", "I13"),
     patches=((ObjectRegistry, "delete", _delete_by_name),),
     seeds=150,
+    first=42,
 )
 LOOKS_LATE = Planted("looks at the clock late", ("I13",), "retention", _look_at_the_clock_late)
 """In `tests/sim/test_scenarios.py`: chance needs a thousand seeds for it."""
@@ -107,7 +108,7 @@ RETENTION_BUGS: tuple[Planted, ...] = (
     DELETES_BY_NAME,
     Planted("counts a TTL from the creation", ("I13",), "retention", show_changed(_count_from_creation)),
     Planted("deletes before history has it", ("I18",), "retention", _skip_the_record),
-    Planted("deletes TrainJobs by the wall clock", ("I13",), "retention", trust_the_wall_clock, seeds=200),
+    Planted("deletes TrainJobs by the wall clock", ("I13",), "retention", trust_the_wall_clock, seeds=200, first=42),
     Planted("deletes a second early", ("I13",), "retention", hurry(1.0)),
     Planted("forgets when a TrainJob is due", ("I13",), "retention", forget_the_clock),
     Planted("keeps one too few", ("I7", "I13"), "history-limits", show_changed(_keep_one_too_few), seeds=120),
