@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.prepared import copy_runtimes
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, NODES, PODS
 from trainmaster.api.status import NotFound
@@ -188,9 +189,10 @@ async def running_plant(
     store: Store | None = None,
 ) -> AsyncIterator[Plant]:
     node = node or ScriptedNode()
-    async with running_cluster(store=store) as cluster:
+    begins = copy_runtimes() if runtimes and store is None else store
+    async with running_cluster(store=begins) as cluster:
         client, clock = cluster.client, cluster.clock
-        if runtimes:
+        if runtimes and store is not None:
             await install_runtimes(client)
         if cluster.view.find(NODES, "", NODE["metadata"]["name"]) is None:
             await client.create(NODES, NODE)

@@ -18,6 +18,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from tests.flow.plant import CONTROLLERS
@@ -34,7 +35,7 @@ from trainmaster.api.resources import (
     TRAIN_JOBS,
 )
 from trainmaster.api.status import NotFound
-from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.client.contract import Client, DeleteOptions, PatchType
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Write, apply_in_order
 from trainmaster.controllers.install import install_runtimes
@@ -43,7 +44,8 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
-from trainmaster.testing.cluster import Cluster, running_cluster
+from trainmaster.store.memory import MemoryStore
+from trainmaster.testing.cluster import Cluster, prepare_store, running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 KINDS = (TRAIN_JOBS, JOB_SETS, JOBS, PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS, SECRETS, NODES)
@@ -250,15 +252,22 @@ class Outcome:
     """How many Pods ran, from first to last."""
 
 
+@cache
+def prepare_play() -> MemoryStore:
+    async def fill(client: Client) -> None:
+        await install_runtimes(client)
+        # Two restarts show all there is to see; six only take longer.
+        fewer = {"spec": {"template": {"spec": {"failurePolicy": {"maxRestarts": 2}}}}}
+        await client.patch(RUNTIMES[0], "torch-distributed", PatchType.MERGE, fewer)
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}})
+
+    return prepare_store(fill)
+
+
 def play(scenario: Scenario, faults: Faults, coverage: Coverage) -> Outcome:
     async def main() -> Outcome:
         clock = VirtualClock()
-        async with running_cluster(clock=clock) as cluster:
-            await install_runtimes(cluster.client)
-            # Two restarts show all there is to see; six only take longer.
-            fewer = {"spec": {"template": {"spec": {"failurePolicy": {"maxRestarts": 2}}}}}
-            await cluster.client.patch(RUNTIMES[0], "torch-distributed", PatchType.MERGE, fewer)
-            await cluster.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}})
+        async with running_cluster(store=prepare_play().copy(), clock=clock) as cluster:
             driver = Driver(cluster, clock, scenario.script, faults, coverage)
             await driver.run(scenario.changes)
             state = normalise(cluster.view, scenario.free)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.prepared import copy_runtimes
 from tests.unit.rest.asgi import Answer, call
 from trainmaster.apiserver.local import LocalClient, LogSource
 from trainmaster.app.bootstrap import ensure_built_ins
@@ -25,13 +26,11 @@ from trainmaster.app.home.folder import Home
 from trainmaster.app.rest.embedded_backend import build_embedded_backend
 from trainmaster.app.settings import Settings
 from trainmaster.client.contract import Client
-from trainmaster.controllers.install import install_runtimes
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SeededIds
 from trainmaster.rest.application import build_app
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.creation.sweeping import Sweeper
-from trainmaster.store.memory import MemoryStore
 from trainmaster.testing.virtual import VirtualClock
 
 
@@ -76,14 +75,12 @@ async def running_rest(
     home.pki.mkdir(parents=True)
     home.logs.mkdir()
     world = World(home, settings or Settings(), {}, clock, SeededIds(7))
-    store = MemoryStore()
-    api = ControlPlane(world, store)
+    api = ControlPlane(world, copy_runtimes())
     try:
         async with api.registry.running("a test's CA"):
             ensure_built_ins(api.registry)
             await api.registry.settled()
             client = LocalClient(api.registry, authorizer=api.authorizer, log_source=logs)
-            await install_runtimes(client)
             backend = build_embedded_backend(api, client, Sweeper(client, clock))
             yield RestApi(
                 build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock, backend

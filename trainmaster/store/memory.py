@@ -7,7 +7,9 @@ called, so that a test can act between a write and its commit.
 from __future__ import annotations
 
 from trainmaster.store.contract import StoreError
-from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
+from trainmaster.store.names import SortedNames
+from trainmaster.store.state import DEFAULT_LIMITS, Bucket, StoreState, WindowLimits
+from trainmaster.store.window import Window
 
 
 class MemoryStore(StoreState):
@@ -19,6 +21,19 @@ class MemoryStore(StoreState):
         """Makes everything written so far durable."""
         if self._pending:
             self._acknowledge(self._take_pending())
+
+    def copy(self) -> MemoryStore:
+        """A store with the same records and history, for tests that start from what was prepared once."""
+        buckets: dict[str, Bucket] = {}
+        for name, held in self._buckets.items():
+            made = buckets[name] = Bucket(name, Window(self._floor, self.limits.events, self.limits.bytes))
+            made.records = dict(held.records)
+            made.names = SortedNames(held.records)
+            for event in held.window:
+                made.window.append(event)
+        store = MemoryStore(self.limits)
+        store.adopt(buckets, revision=self.revision, floor=self._floor)
+        return store
 
     def close(self) -> None:
         self._fail(StoreError("the store is closed"))
