@@ -122,8 +122,7 @@ def run_command(home: Path, *arguments: str) -> str:
 
 def make_caller(server: ServerProcess, namespace: str, token: str) -> Caller:
     context = ssl.create_default_context(cafile=str(server.ca))
-    rest = json.loads(run_command(server.home, "status", "-o", "json"))["rest"]["url"]
-    return Caller(namespace, token, Separate(server.url, context, token), Separate(rest, context, token))
+    return Caller(namespace, token, Separate(server.url, context, token), Separate(server.rest_url, context, token))
 
 
 def add_tenant(server: ServerProcess, name: str, *flags: str) -> Caller:

@@ -48,7 +48,7 @@ class Desk:
 
     @contextmanager
     def connect(self, token: str) -> Iterator[Raw]:
-        raw = Raw(self.server.info["rest"]["url"], ssl.create_default_context(cafile=str(self.server.ca)), token)
+        raw = Raw(self.server.rest_url, ssl.create_default_context(cafile=str(self.server.ca)), token)
         try:
             yield raw
         finally:
@@ -89,7 +89,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         context = ssl.create_default_context(cafile=str(server.ca))
         token = (server.home / "pki" / "owner.token").read_text()
         kube = Raw(server.url, context, token)
-        rest = Raw(server.info["rest"]["url"], context, token)
+        rest = Raw(server.rest_url, context, token)
         paths = {tool: {"path": str(path)} for tool, path in environments.items()}
         rules = [
             {"image": "*tensorflow/tensorflow*", "environment": frameworks.TENSORFLOW},
@@ -199,7 +199,7 @@ def test_a_client_that_goes_away_leaves_all_or_nothing(desk: Desk, whole: bool) 
     body = {"user_id": user, "namespace": "default", "framework": "pytorch", "training_code": "print(1)"}
     raw = json.dumps({**body, "config": {"num_nodes": 1, "cpu_per_node": "100m"}}).encode()
     token = (desk.server.home / "pki" / "owner.token").read_text()
-    address = desk.server.info["rest"]["url"].removeprefix("https://")
+    address = desk.server.rest_url.removeprefix("https://")
     head = f"POST /api/trainjob/create HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
     host, _, port = address.partition(":")

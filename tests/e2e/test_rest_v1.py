@@ -31,7 +31,7 @@ for step in range({steps}):
 
 def connect(server: ServerProcess) -> Raw:
     token = (server.home / "pki" / "owner.token").read_text()
-    return Raw(server.info["rest"]["url"], ssl.create_default_context(cafile=str(server.ca)), token)
+    return Raw(server.rest_url, ssl.create_default_context(cafile=str(server.ca)), token)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_the_examples_follow_a_job_to_its_end(server: ServerProcess, tmp_path: P
     program = ["bash"] if example.endswith(".sh") else [sys.executable]
     target = str(tmp_path if example.endswith(".sh") else tmp_path / "train.py")
     environ = {
-        "URL": server.info["rest"]["url"],
+        "URL": server.rest_url,
         "CA": str(server.ca),
         "TOKEN": made["token"],
         "PATH": os.environ["PATH"],
@@ -76,7 +76,7 @@ class Stream:
 
     def __init__(self, server: ServerProcess, path: str, last: str = "") -> None:
         token = (server.home / "pki" / "owner.token").read_text()
-        parts = urlsplit(server.info["rest"]["url"])
+        parts = urlsplit(server.rest_url)
         context = ssl.create_default_context(cafile=str(server.ca))
         self._connection = HTTPSConnection(parts.netloc, context=context, timeout=60)
         headers = {"Authorization": f"Bearer {token}", "Last-Event-ID": last}

@@ -52,6 +52,10 @@ class ServerProcess:
         return str(self.info["server"])
 
     @property
+    def rest_url(self) -> str:
+        return str(self.info["rest"]["url"])
+
+    @property
     def pid(self) -> int:
         return int(self.info["pid"])
 

@@ -6,7 +6,6 @@ Both ports keep the same limits, so every attack is tried on both.
 from __future__ import annotations
 
 import http.client
-import json
 import resource
 import time
 from contextlib import ExitStack, suppress
@@ -27,17 +26,13 @@ from tests.attacks.stranger.door import (
     wait_until,
 )
 from tests.support.clients import Raw
-from tests.support.server import ServerProcess, start_server
+from tests.support.server import start_server
 
 pytestmark = pytest.mark.attacks
 
 
-def find_rest(server: ServerProcess) -> str:
-    return str(json.loads(run_command(server.home, "status", "-o", "json"))["rest"]["url"])
-
-
 def find_door(site: Site, name: str) -> Door:
-    return Door(site.server.url if name == "kube" else find_rest(site.server), site.server.ca)
+    return Door(site.server.url if name == "kube" else site.server.rest_url, site.server.ca)
 
 
 @pytest.fixture(params=["kube", "rest"])
@@ -133,7 +128,7 @@ def test_a_server_without_descriptors_lives_and_serves_again(tmp_path: Path) -> 
     """With 1,024 descriptors both ports were gone, and loading REST without any ended the process."""
     with start_server(tmp_path / "home") as server:
         owner = make_caller(server, "default", (server.home / "pki" / "owner.token").read_text().strip())
-        door, rest = Door(server.url, server.ca), Door(find_rest(server), server.ca)
+        door, rest = Door(server.url, server.ca), Door(server.rest_url, server.ca)
         used = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 60, used + 60))
         with crowd(door, 150, handshake=False) as many, crowd(rest, 150, handshake=False), rest.knock() as sock:

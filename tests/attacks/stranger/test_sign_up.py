@@ -37,8 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def sign_up(server: ServerProcess, name: str, address: str, **more: Any) -> tuple[int, Any]:
     """As a proxy passes it on that is trusted."""
     context = ssl.create_default_context(cafile=str(server.ca))
-    url = json.loads(run_command(server.home, "status", "-o", "json"))["rest"]["url"]
-    rest = Separate(url, context, "")
+    rest = Separate(server.rest_url, context, "")
     return rest.call("POST", "/api/v1/signup", {"name": name, **more}, **{"X-Forwarded-For": address})
 
 
