@@ -14,7 +14,8 @@ from tests.support.server import start_server
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
     home: Path = tmp_path_factory.mktemp("hostile") / "home"
-    with start_server(home) as server:
+    # Shorter than by default, because a test waits for it.
+    with start_server(home, environ={"TRAINMASTER_LIMITS_HEADER_SECONDS": "3"}) as server:
         yield Hostile(server)
         # Whatever was sent, the log has no traceback: everything was refused on purpose.
         assert "Traceback" not in server.log, server.log[-4000:]

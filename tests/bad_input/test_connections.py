@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.bad_input.raw import Closed, Hostile, read_reply
+from tests.bad_input.raw import Closed, Hostile, Reply, read_reply
 from tests.support.certificates import issue_certificate
 from trainmaster.auth.pki import Pki
 from trainmaster.kit.clock import SystemClock
@@ -94,41 +95,51 @@ def test_old_tls_versions_are_refused(hostile: Hostile) -> None:
         hostile.connect(context).close()
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        pytest.param(
-            "POST {path} HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-            "0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: x\r\n{auth}\r\n",
-            id="length and chunked",
-        ),
-        pytest.param(
-            "POST {path} HTTP/1.1\r\nHost: x\r\n{auth}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-            id="chunked is not last",
-        ),
-        pytest.param(
-            "POST {path} HTTP/1.1\r\nHost: x\r\n{auth}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
-            id="a space before the colon",
-        ),
-        pytest.param("GET {path} HTTP/1.1\r\nHost: x\r\n{auth}X: a\r\n b\r\n\r\n", id="a folded header"),
-        pytest.param("GET {path} HTTP/1.1\nHost: x\n{auth}\n\n", id="bare line feeds"),
-        pytest.param("GET {path} HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: 5, 6\r\n\r\nabcdef", id="two lengths"),
-        pytest.param("GET {path} HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: +5\r\n\r\nabcde", id="a signed length"),
-        pytest.param("GET {path} HTTP/1.1\r\n{auth}\r\n", id="no host"),
-        pytest.param("\x16\x03\x01", id="TLS inside TLS"),
-        pytest.param("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="HTTP/2"),
-    ],
-)
-def test_requests_that_two_parsers_could_read_differently_are_refused(hostile: Hostile, payload: str) -> None:
+AMBIGUOUS = {
+    "length and chunked": (
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: x\r\n{auth}\r\n"
+    ),
+    "chunked is not last": (
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{auth}Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"
+    ),
+    "a space before the colon": "POST {path} HTTP/1.1\r\nHost: x\r\n{auth}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "a folded header": "GET {path} HTTP/1.1\r\nHost: x\r\n{auth}X: a\r\n b\r\n\r\n",
+    "bare line feeds": "GET {path} HTTP/1.1\nHost: x\n{auth}\n\n",
+    "two lengths": "GET {path} HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: 5, 6\r\n\r\nabcdef",
+    "a signed length": "GET {path} HTTP/1.1\r\nHost: x\r\n{auth}Content-Length: +5\r\n\r\nabcde",
+    "no host": "GET {path} HTTP/1.1\r\n{auth}\r\n",
+    "TLS inside TLS": "\x16\x03\x01",
+    "HTTP/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+"""Requests that two parsers could read differently."""
+
+
+def send_ambiguous(hostile: Hostile, payload: str) -> tuple[Reply, bytes]:
+    """The answer, and what comes after it until the server closes the connection."""
     auth = f"Authorization: Bearer {hostile.token}\r\n"
     with hostile.connect() as sock:
         sock.sendall(payload.replace("{path}", PODS).replace("{auth}", auth).encode())
         if payload.startswith("\x16"):
             sock.sendall(b"\r\n\r\n")
-        reply = read_reply(sock)
-        reply.check_refused(400, 404, 405)
-        assert reply.headers["connection"] == "close"
-        assert sock.recv(1000) == b"", "a second, smuggled answer"
+        return read_reply(sock), sock.recv(1000)
+
+
+@pytest.fixture(scope="module")
+def replies(hostile: Hostile) -> dict[str, Future[tuple[Reply, bytes]]]:
+    """All at once, because the server waits some seconds for each client to close first."""
+    with ThreadPoolExecutor(len(AMBIGUOUS)) as pool:
+        return {name: pool.submit(send_ambiguous, hostile, payload) for name, payload in AMBIGUOUS.items()}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_requests_that_two_parsers_could_read_differently_are_refused(
+    replies: dict[str, Future[tuple[Reply, bytes]]], name: str
+) -> None:
+    reply, more = replies[name].result()
+    reply.check_refused(400, 404, 405)
+    assert reply.headers["connection"] == "close"
+    assert more == b"", "a second, smuggled answer"
 
 
 def test_a_client_that_leaves_in_the_middle_of_a_write_leaves_nothing_behind(hostile: Hostile) -> None:
