@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.tree import ROOT, parse
+
 pytestmark = pytest.mark.unit
 
-ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "trainmaster").rglob("*.py"))
 MOST_MODULES = 20
 MOST_GUARDS = 30
@@ -70,7 +71,7 @@ def test_what_is_looked_for_may_not_be_there() -> None:
     """`find_` says so with None, or with an empty text; `get_` raises, `list_` returns however many there are."""
     found = []
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parse(path.relative_to(ROOT))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.lstrip("_").startswith("find_"):
                 returned = "" if node.returns is None else ast.unparse(node.returns)
                 if "None" not in returned and returned != "str":
