@@ -17,13 +17,15 @@ PACKAGES = {
 }
 """Where the server finds packages: a directory of this machine, to which `test_packages` adds. The credentials must be
 seen nowhere."""
+LIMITS = {"TRAINMASTER_LIMITS_HEADER_SECONDS": "5"}
+"""Half of the default, because a test waits for it."""
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     if os.geteuid() != 0:
         pytest.skip("tenants have walls only where the server runs as root")
-    with running_site(tmp_path_factory.mktemp("attacked") / "home", environ=PACKAGES) as site:
+    with running_site(tmp_path_factory.mktemp("attacked") / "home", environ=PACKAGES | LIMITS) as site:
         yield site
         assert site.is_alive()
         assert "Traceback" not in site.server.log, site.server.log[-4000:]
