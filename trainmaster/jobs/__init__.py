@@ -1,1 +1,2 @@
-"""What a training job is, free of servers and screens: its objects as models, and what follows from them."""
+"""Training jobs, independent of servers and user interfaces: models of their objects, and everything derived from
+them."""

@@ -1,1 +1,1 @@
-"""From what somebody asks for to the objects that are created: one compiler behind `run` and both REST APIs."""
+"""Compiles a request into the objects to create: shared by `run` and both REST APIs."""

@@ -1,4 +1,4 @@
-"""What a job may be called. One rule for all who make jobs: the names of its Pods must be DNS labels."""
+"""The rule for job names: the names of the job's Pods must be valid DNS labels."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ FORM = "a DNS label that begins with a letter: lower-case letters, digits and '-
 
 
 def get_longest(nodes: int = 1) -> int:
-    """How many characters the name of a job with so many nodes may have."""
+    """The maximum length of the name of a job with this many nodes."""
     return LONGEST_LABEL - get_longest_suffix({NODE: (1, nodes)})[1]
 
 
 MANY_NODES = 100_000
-"""More nodes than any job has: a name that suits them suits every job."""
+"""More nodes than any job has: a name that is valid for them is valid for every job."""
 
 
 def is_job_name(name: str, longest: int) -> bool:
-    # Compiled here: a command that names no job does not need it, and start-up counts.
+    # Compiled on use, to keep the start of commands that name no job fast.
     return len(name) <= longest and re.fullmatch(_NAME, name) is not None

@@ -1,6 +1,6 @@
-"""Why a server did not take a job, in terms of the request: which of its parts, and which of the usual causes. Pure.
+"""Explains why a server refused a job: which part of the request, and which common cause. Pure.
 
-Each caller has its own words for both: the command line names options, REST points into the body that was sent.
+Callers phrase both in their own terms: the command line names options, REST points into the body.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class RefusalCause(Enum):
 @dataclass(frozen=True, slots=True)
 class RefusedPart:
     part: str
-    """A field of `JobRequest`, `runtime`, or "" where the request has nothing that it comes from."""
+    """A field of `JobRequest`, `runtime`, or "" if it comes from nothing in the request."""
     message: str
 
 
@@ -55,7 +55,7 @@ def judge_refusal(error: StatusError) -> RefusalCause:
 
 
 def is_denied(error: StatusError) -> bool:
-    """By an admission webhook, whatever it had against the job."""
+    """Whether an admission webhook refused it."""
     return "denied the request" in error.message
 
 
@@ -67,7 +67,7 @@ def list_refused_parts(error: StatusError) -> list[RefusedPart]:
 
 
 def find_part(path: str) -> str:
-    """ "" where it was not asked for."""
+    """ "" if it was not part of the request."""
     if path.endswith(f"[{PACKAGES}]"):
         return "packages"
     return next((part for prefix, part in _PARTS.items() if path.startswith(prefix)), "")

@@ -1,6 +1,6 @@
-"""What somebody asks for when a job shall run: read from a command line, a request, later a page. Pure data.
+"""The parameters of a new job, read from a command line or a REST request. Pure data.
 
-Whoever reads it has checked it in the caller's own terms. `trainjob` compiles it.
+The reader has validated it in the caller's own terms. `trainjob` compiles it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class SecretVariable:
 
 @dataclass(frozen=True, slots=True)
 class MountedCode:
-    """The code, where a volume has it: a bundle of the home, or a ConfigMap."""
+    """The volume that contains the code: a bundle of the home, or a ConfigMap."""
 
     volume: Fields
-    """With its name."""
+    """Including its name."""
     path: str
     replaces: str = ""
-    """The ConfigMap in whose place it is mounted where a template names it."""
+    """The ConfigMap that it replaces if a template names it."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """What is recorded on the job about where it came from."""
+    """Annotations of the job about the origin of the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ class JobRequest:
     name: str
     namespace: str = "default"
     command: tuple[str, ...] = ()
-    """As it runs on every node, launcher included; () leaves it to the runtime."""
+    """The command on every node, including the launcher; () for the runtime's."""
     nodes: int = 1
     processes: str = ""
-    """Per node: a number, auto, cpu or gpu; "" leaves it to the runtime."""
+    """Per node: a number, auto, cpu or gpu; "" for the runtime's."""
     max_restarts: int | None = None
-    """None leaves it to the runtime."""
+    """None for the runtime's."""
     image: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[RequestedMount, ...] = ()
     secret_variables: tuple[SecretVariable, ...] = ()
     secrets: tuple[str, ...] = ()
-    """Whole Secrets, whose keys become variables."""
+    """Secrets whose keys all become variables."""
     resources: Mapping[str, str | int] = field(default_factory=dict)
     """Per node."""
     labels: Mapping[str, str] = field(default_factory=dict)

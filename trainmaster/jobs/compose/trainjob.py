@@ -1,11 +1,11 @@
-"""Compiles a request to what is created: a TrainJob, and a runtime derived for it where it needs one. Pure.
+"""Compiles a request into a TrainJob, and a derived runtime if it needs one. Pure.
 
-Only public fields are used, so what is made works with kubectl too. What one job wants stands in the TrainJob:
-`spec.trainer`, and an entry of `podTemplateOverrides` or `runtimePatches` (whichever the server knows) for mounts and
-annotations of its Pods. What a TrainJob cannot say, the number of restarts and whole Secrets as variables, needs
-another runtime: a copy of the one that was named, called by the hash of its content, so that equal requests share one.
+Only public fields are used, so the result also works with kubectl. What is specific to one job is in the TrainJob:
+`spec.trainer`, and an entry of `podTemplateOverrides` or `runtimePatches` (whichever the server supports) for mounts
+and annotations of its Pods. What a TrainJob cannot express, the number of restarts and whole Secrets as variables,
+needs another runtime: a copy of the given one, named by the hash of its content, so that equal requests share one.
 
-A template of an installation is a TrainJob already: `complete` adds to it what the request asks for besides.
+A template of an installation is already a TrainJob: `complete` adds the rest of the request to it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _DOLLARS = r"\$\$+|\$(?=\()"
 
 @dataclass(frozen=True, slots=True)
 class TrainJobShape:
-    """What a server's TrainJobs can say. Trainer 2.1 has `podTemplateOverrides`, later releases have `runtimePatches`;
-    fields for terms are not in every release, and annotations of the same meaning stand in for them."""
+    """Which fields a server's TrainJobs have. Trainer 2.1 has `podTemplateOverrides`, later releases have
+    `runtimePatches`; fields for terms are not in every release, and equivalent annotations replace them."""
 
     manager: str
-    """Who writes the patches."""
+    """The manager of the patches."""
     fields: frozenset[str]
     """Names of the fields of `TrainJob.spec` that the server knows."""
 
@@ -57,17 +57,17 @@ class TrainJobShape:
 @dataclass(frozen=True, slots=True)
 class ComposedJob:
     runtime: Object | None
-    """The derived runtime; None when the one that was named does."""
+    """The derived runtime; None if the given one suffices."""
     trainjob: Object
 
     @property
     def objects(self) -> tuple[Object, ...]:
-        """In the order in which they are created."""
+        """In the order of creation."""
         return (self.trainjob,) if self.runtime is None else (self.runtime, self.trainjob)
 
 
 def compose(request: JobRequest, base: Object, shape: TrainJobShape) -> ComposedJob:
-    """`base` is the runtime that was asked for, of either kind, as the server has it."""
+    """`base` is the requested runtime of either kind, as stored on the server."""
     runtime = _derive(request, base)
     chosen = base if runtime is None else runtime
     reference = {"apiGroup": TRAIN_JOBS.group, "kind": chosen["kind"], "name": chosen["metadata"]["name"]}
@@ -84,7 +84,7 @@ def compose(request: JobRequest, base: Object, shape: TrainJobShape) -> Composed
 
 
 def complete(request: JobRequest, template: Object, shape: TrainJobShape) -> Object:
-    """A TrainJob that was made of a template, with what the request asks for besides. `template` is changed."""
+    """A TrainJob from a template, completed from the request. Modifies `template`."""
     if request.env:
         trainer = template["spec"].setdefault("trainer", {})
         known = [entry for entry in trainer.get("env") or () if entry.get("name") not in request.env]
@@ -97,7 +97,7 @@ def complete(request: JobRequest, template: Object, shape: TrainJobShape) -> Obj
 
 
 def _finish(trainjob: Object, request: JobRequest, shape: TrainJobShape) -> Object:
-    """What stands on any TrainJob: labels, annotations, terms; in the shape that the server knows."""
+    """Adds labels, annotations and terms, in the shape that the server supports."""
     spec, notes = trainjob["spec"], {**read_annotations(trainjob), **request.annotations}
     if request.code is not None:
         notes |= request.code.annotations
@@ -148,7 +148,7 @@ def _list_variables(request: JobRequest) -> Iterator[Object]:
 
 
 def escape(text: str) -> str:
-    """So that Kubernetes, which replaces $(NAME) and halves $$, arrives at exactly this text."""
+    """Escapes text so that Kubernetes' expansion of $(NAME) and $$ results in exactly this text."""
     return re.sub(_DOLLARS, lambda match: match[0] * 2, text) if "$" in text else text
 
 
@@ -156,14 +156,14 @@ def escape(text: str) -> str:
 
 
 def list_steps(runtime: Fields) -> Iterator[str]:
-    """The jobs of a runtime in which a program of the user runs: all but the initializers."""
+    """The jobs of a runtime that run a program of the user: all but the initializers."""
     for job in list_jobs(get_template_spec(runtime)):
         if find_ancestor(job) not in (DATASET, MODEL) and find_container(job, NODE) is not None:
             yield job["name"]
 
 
 def _add_to_pods(override: Object, request: JobRequest) -> bool:
-    """Whether there was anything to add to the Pods that this entry of `podTemplateOverrides` speaks about."""
+    """Returns whether there was anything to add to this entry of `podTemplateOverrides`."""
     if request.packages:
         metadata = override.setdefault("metadata", {})
         metadata["annotations"] = {**read_annotations(override), PACKAGES: "\n".join(request.packages)}
@@ -185,7 +185,7 @@ def _add_to_pods(override: Object, request: JobRequest) -> bool:
 
 
 def _replace_code(volumes: list[Object], code: MountedCode) -> bool:
-    """Whether a template has a volume for the code already; it becomes one of this code, mounted where it was."""
+    """Whether a template already has a volume for the code; it is replaced by this code, with the same mounts."""
     for number, volume in enumerate(volumes):
         if code.replaces and read_text(volume, "configMap", "name") == code.replaces:
             volumes[number] = {**code.volume, "name": volume["name"]}
@@ -194,7 +194,7 @@ def _replace_code(volumes: list[Object], code: MountedCode) -> bool:
 
 
 def _list_volumes(request: JobRequest) -> tuple[list[Object], list[Object]]:
-    """The volumes that the request needs, and where they are mounted; the code first."""
+    """The volumes that the request needs, and their mounts; the code first."""
     volumes: list[Object] = []
     mounts: list[Object] = []
     if request.code is not None:
@@ -239,7 +239,7 @@ def _copy_template(override: Fields) -> Object:
 
 
 def _derive(request: JobRequest, base: Object) -> Object | None:
-    """A runtime like `base` that does what a TrainJob cannot ask for; None when `base` does it already."""
+    """A runtime like `base` with what a TrainJob cannot express; None if `base` suffices."""
     if request.max_restarts is None and not request.secrets:
         return None
     spec = copy.deepcopy(base["spec"])
@@ -267,7 +267,7 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
 
 
 def _set_restarts(jobset: Object, restarts: int) -> None:
-    """A failure restarts the whole gang, so often and no more; a rank is never started again alone."""
+    """A failure restarts the whole gang, up to this often; a single rank is never restarted."""
     policy = dict(jobset.get("failurePolicy") or {})
     jobset["failurePolicy"] = {**policy, "maxRestarts": restarts}
     for job in list_jobs(jobset):

@@ -1,1 +1,1 @@
-"""What the processes of a job print: one stream over ranks, attempts and restarts (`stream`)."""
+"""The output of a job's processes as one stream over ranks, attempts and restarts (`stream`)."""

@@ -1,7 +1,7 @@
-"""The log of one container as lines, read through any client so that a broken connection loses and repeats nothing.
+"""Reads the log of one container as lines through any client, without loss or duplicates when a connection breaks.
 
-Used by `jobs.logs`. A server does not number lines, so a reader remembers the time of the last line and how many
-lines of that very time it has had, asks again from that time on, and skips those.
+Servers do not number lines, so a reader remembers the time of the last line and how many lines of exactly that time it
+has read, requests the log from that time on, and skips those.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from trainmaster.client.contract import Client, LogOptions
 
 Stamped = tuple[str, bytes]
-"""(RFC 3339 time, "" when unknown; text without its line break)"""
+"""(RFC 3339 time, "" if unknown; text without its line break)"""
 
 
 def sort_key(time: str) -> str:
-    """Times as text that sorts, with nine digits after the point. Servers hand out UTC; what is not stays as it is."""
+    """Times as sortable text, with nine decimal places. Servers return UTC; other times are unchanged."""
     if len(time) == 30 or not time.endswith("Z"):
         return time
     seconds, _, fraction = time[:-1].partition(".")
@@ -25,12 +25,12 @@ def sort_key(time: str) -> str:
 
 @dataclass(slots=True)
 class Position:
-    """Up to where a log was read."""
+    """How far a log was read."""
 
     restart: int = 0
     time: str = ""
     same: int = 0
-    """Lines of exactly that time that were had."""
+    """How many lines of exactly that time were read."""
 
     def advance(self, line: Stamped) -> Stamped:
         time = sort_key(line[0])
@@ -45,7 +45,7 @@ class Position:
 
 
 def skip_known(lines: Iterable[Stamped], position: Position) -> Iterator[Stamped]:
-    """The lines after the position, which moves on with each."""
+    """The lines after the position, which advances with each."""
     gate = Gate(position)
     for line in lines:
         if gate.lets(line[0]):
@@ -53,7 +53,7 @@ def skip_known(lines: Iterable[Stamped], position: Position) -> Iterator[Stamped
 
 
 class Gate:
-    """Decides line by line what is new."""
+    """Decides for each line whether it is new."""
 
     def __init__(self, position: Position) -> None:
         self._time = position.time
@@ -72,7 +72,8 @@ class Gate:
 async def read_lines(
     client: Client, namespace: str, pod: str, options: LogOptions, position: Position
 ) -> AsyncGenerator[Stamped, None]:
-    """From the position on; StatusError or OSError when the connection breaks, and then it can be called again."""
+    """Starts at the position; raises StatusError or OSError when the connection breaks, after which it can be called
+    again."""
     if position.time:
         options = replace(options, since_time=position.time, since_seconds=None, tail_lines=None)
     gate = Gate(position)
@@ -86,7 +87,7 @@ async def read_lines(
                 if gate.lets(time):
                     yield position.advance((time, text))
     finally:
-        # What is given up is closed at once, and not when the collector finds it.
+        # Close it immediately, not when it is garbage-collected.
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
     if rest:

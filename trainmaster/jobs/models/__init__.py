@@ -1,1 +1,1 @@
-"""Read models: thin views of API objects with every predicate once. The raw object stays; writes are patches of it."""
+"""Read models: thin views of API objects that define each predicate once. Writes are patches of the raw object."""

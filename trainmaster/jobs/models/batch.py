@@ -14,23 +14,23 @@ class Job(JobSetMember):
 
     @property
     def template(self) -> Fields:
-        """Of its Pods."""
+        """The template of its Pods."""
         template: Fields = self.spec.get("template") or NOTHING
         return template
 
     @property
     def is_indexed(self) -> bool:
-        """Each of its Pods has a completion index."""
+        """Whether each of its Pods has a completion index."""
         return bool(self.spec.get("completionMode") == "Indexed")
 
     @property
     def parallelism(self) -> int:
-        """Pods at one time."""
+        """Maximum number of Pods at a time."""
         return int(self.spec.get("parallelism", 1))
 
     @property
     def completions(self) -> int | None:
-        """Pods that have to succeed; None where the first success is enough."""
+        """How many Pods must succeed; None if the first success suffices."""
         completions: int | None = self.spec.get("completions")
         return completions
 
@@ -68,5 +68,5 @@ class Job(JobSetMember):
 
     @property
     def end(self) -> Fields | None:
-        """The condition that says how it ended; None while it has not."""
+        """The condition with its outcome; None while it has not ended."""
         return self.find_end(ENDS)

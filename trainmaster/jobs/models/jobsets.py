@@ -37,7 +37,7 @@ class JobSet(ObjectModel):
 
     @property
     def subdomain(self) -> str:
-        """Decided here and not when the JobSet is created, because of generated names."""
+        """Computed here and not when the JobSet is created, because of generated names."""
         return str(self.network.get("subdomain") or self.name)
 
     @property
@@ -48,7 +48,7 @@ class JobSet(ObjectModel):
 
     @property
     def has_failure_policy(self) -> bool:
-        """An empty one counts: it restarts, and without one a failure is the end."""
+        """An empty policy counts, because it permits restarts; without one the first failure is final."""
         return self.spec.get("failurePolicy") is not None
 
     @property
@@ -70,7 +70,7 @@ class JobSet(ObjectModel):
 
     @property
     def restarts(self) -> int:
-        """Of this JobSet; a TrainJob that was restarted by a person has had others before it."""
+        """Of this JobSet; a TrainJob that a user restarted has had others before it."""
         return count(self.status.get("restarts"))
 
     @property
@@ -80,7 +80,7 @@ class JobSet(ObjectModel):
 
     @property
     def attempt(self) -> int:
-        """The present attempt among all of its TrainJob, from 0."""
+        """The current attempt among all attempts of its TrainJob, from 0."""
         return self.first_attempt + self.restarts
 
     # Its end
@@ -91,5 +91,5 @@ class JobSet(ObjectModel):
 
     @property
     def end(self) -> Fields | None:
-        """The condition that says how it ended; None while it has not."""
+        """The condition with its outcome; None while it has not ended."""
         return self.find_end(ENDS)

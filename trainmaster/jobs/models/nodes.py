@@ -1,4 +1,4 @@
-"""A Node: what it offers, and whom it keeps off."""
+"""A Node: its resources, and which Pods it repels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Node(ObjectModel):
 
     @property
     def is_cordoned(self) -> bool:
-        """It takes no new Pods."""
+        """Whether it accepts no new Pods."""
         return bool(self.spec.get("unschedulable"))
 
     @property
@@ -23,12 +23,12 @@ class Node(ObjectModel):
 
     @property
     def capacity(self) -> Fields:
-        """Quantities by the name of the resource."""
+        """Quantities by resource name."""
         capacity: Fields = self.status.get("capacity") or NOTHING
         return capacity
 
     @property
     def allocatable(self) -> Fields:
-        """What Pods may have of its capacity."""
+        """The part of its capacity that is available for Pods."""
         allocatable: Fields = self.status.get("allocatable") or NOTHING
         return allocatable

@@ -1,8 +1,8 @@
-"""What every object has: a name, an owner, conditions.
+"""What all objects have: a name, an owner, conditions.
 
-A model is a view of one raw object: made in a microsecond, it points at the object's parts, and answers are read when
-asked. Whoever needs the same answer a thousand times keeps it itself. Nobody changes an object through its model, nor
-puts another spec or status into an object that has one.
+A model is a view of one raw object: creating it takes a microsecond, and properties are computed on access. Callers
+that need the same value a thousand times keep it themselves. Objects are never modified through a model, and their spec
+or status must not be replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ObjectModel:
     def __init__(self, raw: Fields) -> None:
         self.raw = raw
         self.meta: Fields = raw["metadata"]
-        # Not properties: a pass of a controller asks for them some fifty times.
+        # Not properties, because a pass of a controller reads them about fifty times.
         self.spec: Fields = raw.get("spec") or NOTHING
         self.status: Fields = raw.get("status") or NOTHING
 
@@ -51,7 +51,7 @@ class ObjectModel:
 
     @property
     def head(self) -> Object:
-        """The metadata of a patch that changes this version of this object, and nothing else under its name."""
+        """The metadata of a patch that applies only to this version of this object."""
         return {"uid": self.uid, "resourceVersion": self.resource_version}
 
     @property
@@ -89,14 +89,14 @@ class ObjectModel:
         return None
 
     def is_true(self, kind: str) -> bool:
-        """Whether it has that condition, with the status True."""
+        """Whether it has that condition with status True."""
         for condition in self.conditions:
             if condition.get("type") == kind:
                 return bool(condition.get("status") == "True")
         return False
 
     def find_end(self, kinds: Sequence[str]) -> Fields | None:
-        """The first condition of these kinds that is True: how it ended; None while it has not."""
+        """The first of these conditions that is True; None while it has not ended."""
         for condition in self.conditions:
             if condition.get("type") in kinds and condition.get("status") == "True":
                 return condition
@@ -117,13 +117,13 @@ class ObjectModel:
         return None
 
     def is_owned_by(self, uid: str) -> bool:
-        """By uid, never by name: one of the same name with another uid is another."""
+        """By uid: an object with the same name and another uid is a different one."""
         owner = self.controller
         return owner is not None and owner.get("uid") == uid
 
 
 class JobSetMember(ObjectModel):
-    """A Job or a Pod of a JobSet, by its own word: its controller's labels."""
+    """A Job or a Pod of a JobSet according to its labels."""
 
     __slots__ = ()
 
@@ -139,10 +139,10 @@ class JobSetMember(ObjectModel):
 
     @property
     def attempt(self) -> int:
-        """Restarts of its JobSet when it was made."""
+        """The number of restarts of its JobSet when it was created."""
         return find_count(str(self.labels.get(RESTART_ATTEMPT, "0"))) or 0
 
 
 def count(value: Any) -> int:
-    """A counter of a status, which may be absent."""
+    """A counter in a status, which may be absent."""
     return value if isinstance(value, int) else 0

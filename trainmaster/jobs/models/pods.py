@@ -1,4 +1,4 @@
-"""A Pod as jobs see it: how far it is, which member of its job it is, and what its containers say."""
+"""A Pod of a job: its phase, its place in the job, and the state of its containers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pod(JobSetMember):
 
     @property
     def is_active(self) -> bool:
-        """Neither over nor about to go."""
+        """Neither ended nor being deleted."""
         return not self.is_over and not self.is_deleting
 
     @property
@@ -39,23 +39,23 @@ class Pod(JobSetMember):
 
     @property
     def is_mirror(self) -> bool:
-        """It shows a part of the control plane, and belongs to no job."""
+        """It mirrors a part of the control plane, and belongs to no job."""
         return MIRROR in self.annotations
 
     @property
     def reason(self) -> str:
-        """Why it is in its phase, where that is not for its containers to say: `Evicted`."""
+        """Why it is in its phase, if its containers are not the reason: `Evicted`."""
         return str(self.status.get("reason") or "")
 
     @property
     def unscheduled(self) -> Fields:
-        """The condition that says why no Node takes it; empty when one has, or nobody has tried."""
+        """The condition that says why it is not scheduled; empty if it is, or scheduling was not tried."""
         condition = self.find_condition("PodScheduled")
         return condition if condition is not None and condition.get("status") == "False" else NOTHING
 
     @property
     def node(self) -> str:
-        """Where it is bound to; "" while it waits for one."""
+        """The Node that it is bound to; "" if it is not."""
         return str(self.spec.get("nodeName") or "")
 
     @property
@@ -72,12 +72,12 @@ class Pod(JobSetMember):
 
     @property
     def subdomain(self) -> str:
-        """The headless Service below which it has a name; "" for none."""
+        """The headless Service under which it has a name; "" for none."""
         return str(self.spec.get("subdomain") or "")
 
     @property
     def security_context(self) -> Fields:
-        """What its containers share; each has its own over it."""
+        """Shared by its containers, which can override it."""
         context: Fields = self.spec.get("securityContext") or NOTHING
         return context
 
@@ -85,7 +85,7 @@ class Pod(JobSetMember):
 
     @property
     def index(self) -> int | None:
-        """Within its Job; None for one that has none."""
+        """Its completion index; None if it has none."""
         text = self.labels.get(COMPLETION_INDEX) or self.annotations.get(COMPLETION_INDEX)
         return None if text is None else find_count(str(text))
 
@@ -101,7 +101,7 @@ class Pod(JobSetMember):
 
     @property
     def all_containers(self) -> list[Fields]:
-        """In the order in which they start."""
+        """In start order."""
         return [*self.init_containers, *self.containers]
 
     @property
@@ -117,7 +117,7 @@ class Pod(JobSetMember):
         return [*self.init_container_statuses, *self.container_statuses]
 
     def list_states(self) -> Iterator[tuple[str, Fields]]:
-        """(name, status) of all containers, in the order in which they start; no status is an empty one."""
+        """(name, status) of all containers in start order; a missing status is empty."""
         for containers, statuses in (
             (self.init_containers, self.init_container_statuses),
             (self.containers, self.container_statuses),
@@ -132,22 +132,22 @@ class Pod(JobSetMember):
 
 
 def read_waiting(container: Fields) -> Fields:
-    """`state.waiting` of a container's status; empty when it does not wait."""
+    """`state.waiting` of a container's status; empty if it is not waiting."""
     return _read_state(container, "state", "waiting")
 
 
 def read_terminated(container: Fields) -> Fields:
-    """`state.terminated` of a container's status; empty when it has not ended."""
+    """`state.terminated` of a container's status; empty if it has not ended."""
     return _read_state(container, "state", "terminated")
 
 
 def read_running(container: Fields) -> Fields:
-    """`state.running` of a container's status; empty when it does not run."""
+    """`state.running` of a container's status; empty if it is not running."""
     return _read_state(container, "state", "running")
 
 
 def read_last_terminated(container: Fields) -> Fields:
-    """`lastState.terminated` of a container's status: how its run before this one ended; empty when there was none."""
+    """`lastState.terminated` of a container's status: how its previous run ended; empty if there was none."""
     return _read_state(container, "lastState", "terminated")
 
 
@@ -157,7 +157,7 @@ def is_running(container: Fields) -> bool:
 
 
 def has_started(container: Fields) -> bool:
-    """Whether there is a log of the current run, or of the one before it."""
+    """Whether there is a log of the current or the previous run."""
     state: Fields = container.get("state") or NOTHING
     return "running" in state or "terminated" in state or bool(read_last_terminated(container))
 
@@ -168,7 +168,7 @@ def is_between_runs(container: Fields) -> bool:
 
 
 def count_restarts(container: Fields) -> int:
-    """Of a container within its Pod: the number of its current run."""
+    """Restarts of a container within its Pod: the number of its current run."""
     return int(container.get("restartCount") or 0)
 
 

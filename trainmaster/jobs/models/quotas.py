@@ -1,4 +1,4 @@
-"""A ResourceQuota: what a namespace may have, and what it has."""
+"""A ResourceQuota: what a namespace may use, and what it uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ResourceQuota(ObjectModel):
 
     @property
     def hard(self) -> Fields:
-        """`spec.hard`: the quantities that it allows."""
+        """`spec.hard`: the limits."""
         hard: Fields = self.spec.get("hard") or NOTHING
         return hard
 

@@ -1,4 +1,4 @@
-"""A runtime, of a namespace or of the cluster: the JobSet that it describes, and how a framework is started."""
+"""A runtime of a namespace or of the cluster: the JobSet that it describes, and how a framework is started."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class TrainingRuntime(ObjectModel):
 
     @property
     def is_derived(self) -> bool:
-        """Made for single jobs; it comes and goes with them."""
+        """Created for single jobs, and deleted with them."""
         return self.labels.get(DERIVED) == "true"
 
     @property
     def jobset_spec(self) -> Fields:
-        """Of the JobSet that a TrainJob gets."""
+        """The spec of a TrainJob's JobSet."""
         return get_template_spec(self.raw)
 
     @property
@@ -38,7 +38,7 @@ class TrainingRuntime(ObjectModel):
 
     @property
     def nodes(self) -> int | None:
-        """How many a job gets that does not say; None leaves it to the default, which is one."""
+        """The number of nodes of a job that does not specify it; None for the default, which is one."""
         nodes = self.ml_policy.get("numNodes")
         return nodes if isinstance(nodes, int) else None
 

@@ -1,4 +1,4 @@
-"""A PersistentVolume and a claim of one: who has whom, how large they are, which modes they allow."""
+"""A PersistentVolume and its claim: their binding, sizes and access modes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainmaster.jobs.models.objects import ObjectModel
 
 
 class StorageModel(ObjectModel):
-    """What a volume offers and a claim asks for in the same words."""
+    """Properties that volumes and claims share."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ class StorageModel(ObjectModel):
 
     @property
     def storage_class(self) -> str:
-        """ "" is none; of a claim that names none the default one has not been decided yet."""
+        """ "" is none; for a claim without one the default has not been decided yet."""
         return str(self.spec.get("storageClassName") or "")
 
 
@@ -39,7 +39,7 @@ class PersistentVolume(StorageModel):
 
     @property
     def claim(self) -> Fields:
-        """`spec.claimRef`: whose it is; empty when nobody has it."""
+        """`spec.claimRef`: the claim that it is bound to; empty if there is none."""
         reference: Fields = self.spec.get("claimRef") or NOTHING
         return reference
 
@@ -55,17 +55,17 @@ class PersistentVolume(StorageModel):
 
     @property
     def is_ours(self) -> bool:
-        """A directory below the home's `volumes`."""
+        """Whether it is a directory in the home's `volumes`."""
         return self.csi.get("driver") == DRIVER
 
     @property
     def handle(self) -> str:
-        """Of one that is ours: the name of its directory."""
+        """The name of its directory, if it is ours."""
         return str(self.csi.get("volumeHandle") or "")
 
     @property
     def is_deleted_with_object(self) -> bool:
-        """What it holds goes when its object does."""
+        """Whether its content is deleted with the object."""
         return bool(self.spec.get("persistentVolumeReclaimPolicy") == "Delete")
 
 
@@ -74,7 +74,7 @@ class PersistentVolumeClaim(StorageModel):
 
     @property
     def volume(self) -> str:
-        """The name of the volume that it has or asks for; "" for any."""
+        """The name of the volume that it has or requests; "" for any."""
         return str(self.spec.get("volumeName") or "")
 
     @property
