@@ -10,7 +10,9 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import IO
 
 from trainmaster.app.home.folder import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
@@ -36,6 +38,14 @@ _FOR_THE_PERSON = (
 )  # fmt: skip
 
 
+class CommandParser(argparse.ArgumentParser):
+    """Keeps its exit code when nobody reads its help or its error, as argparse itself does from Python 3.11.4 on."""
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+        with suppress(OSError):
+            super()._print_message(message, file)
+
+
 def build_overview() -> argparse.ArgumentParser:
     """The parser for `trainmaster` alone: what there is."""
     width = max(map(len, COMMANDS))
@@ -44,7 +54,7 @@ def build_overview() -> argparse.ArgumentParser:
         if name in HEADINGS:
             listing += f"\n{HEADINGS[name]}:\n"
         listing += f"  {name:<{width}}  {text}\n"
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="trainmaster",
         usage="trainmaster COMMAND [options]",
         description=f"Runs distributed training jobs behind the Kubernetes API.\n{listing.rstrip()}",
@@ -78,7 +88,7 @@ def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
             build_overview().parse_args(list(argv) or ["--help"])
             return exits.OK
         module = load_command(argv[0])
-        parser = argparse.ArgumentParser(
+        parser = CommandParser(
             prog=f"trainmaster {argv[0]}",
             description=module.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
