@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.api.declaring.catalogue import build
-from trainmaster.api.declaring.fidelity_tables import SHARED, TABLES, Table
-from trainmaster.api.declaring.kinds import Fidelity
+from trainmaster.api.declaring.fidelity_tables import SHARED
+from trainmaster.api.declaring.kinds import Fidelity, FidelityTable
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 HEAD = """# How each field is handled on one machine
 
-Generated from `trainmaster/api/declaring/fidelity_tables.py` by `tools/generate_docs.py`; do not edit by hand.
+Generated from the declarations of the kinds by `tools/generate_docs.py`; do not edit by hand.
 
 On one machine there is no container runtime, no cloud and no second node. Every field of every kind that the server
 accepts has one of these classes; a test fails when a field has none. `trainmaster check -f FILE` shows the classes for
@@ -41,19 +41,19 @@ def render_fidelity() -> str:
     parts = [HEAD]
     for kind in build().kinds:
         group = f" ({kind.group})" if kind.group else ""
-        parts.append(f"## {kind.kind}{group}\n\n" + _render_table(TABLES[(kind.group, kind.kind)]))
+        parts.append(f"## {kind.kind}{group}\n\n" + _render_table(kind.fidelity))
     for name, table in SHARED.items():
         parts.append(f"## {name}\n\n" + _render_table(table))
     return "\n".join(parts)
 
 
-def _render_table(table: Table) -> str:
+def _render_table(table: FidelityTable) -> str:
     rows = ["| field | class | note |", "|---|---|---|"]
     rows += [f"| `{path}` | {word} | {note} |" for path, word, note in _rows(table, "")]
     return "\n".join(rows) + "\n"
 
 
-def _rows(table: Table, path: str) -> Iterator[tuple[str, str, str]]:
+def _rows(table: FidelityTable, path: str) -> Iterator[tuple[str, str, str]]:
     shared = {id(body): name for name, body in SHARED.items()}
     for name, entry in sorted(table.items()):
         where = f"{path}.{name}" if path and name else path + name

@@ -1,8 +1,8 @@
 """What the local mode does with each field of each kind.
 
 Every field has exactly one class: honoured, approximated (an event says so), refused (an error names it), or inert
-(without meaning on one machine, and harmless). `classify(kind)` walks a kind's schema beside its table in
-`fidelity_tables`; a class on a field covers everything below it, unless the table goes into it. A field that no table
+(without meaning on one machine, and harmless). `classify(kind)` walks a kind's schema beside its table
+(`Kind.fidelity`); a class on a field covers everything below it, unless the table goes into it. A field that no table
 knows is an error: `unclassified` lists them, and a test keeps the list empty. `docs/fidelity.md` is generated from
 here by `tools/generate_docs.py`.
 """
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api import code
-from trainmaster.api.declaring.fidelity_tables import TABLES, Table
-from trainmaster.api.declaring.kinds import Fidelity, Kind
+from trainmaster.api.declaring.kinds import Fidelity, FidelityTable, Kind
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.declaring.supported import is_empty
 from trainmaster.api.meta import Object
@@ -37,13 +36,9 @@ class Classed:
     note: str = ""
 
 
-def get_table(kind: Kind) -> Table:
-    return TABLES[(kind.group, kind.kind)]
-
-
 def find_class(kind: Kind, path: str) -> Fidelity | None:
     """The class of a field given by its path without list positions, such as `spec.template.spec.dnsPolicy`."""
-    entry: Any = get_table(kind)
+    entry: Any = kind.fidelity
     for step in path.split("."):
         if not isinstance(entry, Mapping):
             break
@@ -56,16 +51,16 @@ def find_class(kind: Kind, path: str) -> Fidelity | None:
 
 def classify(kind: Kind) -> Iterator[Classed]:
     """Every entry of the kind's table, in the order of the schema."""
-    yield from _walk(kind.load(), get_table(kind), "")
+    yield from _walk(kind.load(), kind.fidelity, "")
 
 
 def list_used(kind: Kind, obj: Object) -> Iterator[Classed]:
     """The class of every field that an object uses, by its path with list positions. A refused field that asks for
     nothing (`privileged: false`) passes, as it does when a job runs. Fields without a class are for the schema."""
-    yield from _walk_used(obj, TABLES.get((kind.group, kind.kind), {}), "")
+    yield from _walk_used(obj, kind.fidelity, "")
 
 
-def _walk_used(value: Any, table: Table, path: str) -> Iterator[Classed]:
+def _walk_used(value: Any, table: FidelityTable, path: str) -> Iterator[Classed]:
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _walk_used(item, table, f"{path}[{index}]")
@@ -90,10 +85,10 @@ def _is_accepted(path: str, value: Any) -> bool:
 
 def unclassified(kind: Kind) -> list[str]:
     """Fields in the schema without a class, and entries of the table without a field."""
-    return _compare(kind.load(), TABLES.get((kind.group, kind.kind), {}), "")
+    return _compare(kind.load(), kind.fidelity, "")
 
 
-def _walk(node: SchemaNode, table: Table, path: str) -> Iterator[Classed]:
+def _walk(node: SchemaNode, table: FidelityTable, path: str) -> Iterator[Classed]:
     for name, child in _fields(node).items():
         entry = table.get(name)
         where = f"{path}.{name}" if path else name
@@ -105,7 +100,7 @@ def _walk(node: SchemaNode, table: Table, path: str) -> Iterator[Classed]:
             yield Classed(where, *own)
 
 
-def _compare(node: SchemaNode, table: Table, path: str) -> list[str]:
+def _compare(node: SchemaNode, table: FidelityTable, path: str) -> list[str]:
     found: list[str] = []
     known = _fields(node)
     for name, child in known.items():

@@ -1,30 +1,26 @@
-"""The fidelity class of every field, one table per kind. See `fidelity` for how tables are read.
+"""The fidelity classes of parts that several kinds share, or that are long. See `fidelity` for how tables are read.
 
 A value is a class, a class with a note for users, or a table for the fields below (whose key "" is the class of the
-field itself). Pod templates occur in five kinds and share one table. When upstream's schema gets a new field, a test
-fails until it has an entry here.
+field itself). Each kind declares its own table (`Kind.fidelity`) from these. When upstream's schema gets a new field, a
+test fails until it has an entry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias, Union
 
-from trainmaster.api.declaring.kinds import Fidelity
-
-Rule: TypeAlias = Fidelity | tuple[Fidelity, str]
-Table: TypeAlias = Mapping[str, Union[Rule, "Table"]]
+from trainmaster.api.declaring.kinds import Fidelity, FidelityTable
 
 H = Fidelity.HONOURED
 A = Fidelity.APPROXIMATED
 R = Fidelity.REFUSED
 N = Fidelity.IGNORED_BY_DESIGN
 
-_NO_CLOUD = (R, "needs a cloud or storage provider")
-_NO_IMAGE = "images are not pulled, but mapped to Python environments"
-_OBJECT: Table = {"apiVersion": H, "kind": H, "metadata": H}
+NO_CLOUD = (R, "needs a cloud or storage provider")
+NO_IMAGE = "images are not pulled, but mapped to Python environments"
+OBJECT: FidelityTable = {"apiVersion": H, "kind": H, "metadata": H}
 
-SECURITY_CONTEXT: Table = {
+SECURITY_CONTEXT: FidelityTable = {
     "allowPrivilegeEscalation": (A, "off by default, where the node can enforce it"),
     "appArmorProfile": R,
     "capabilities": (A, "can be dropped, not added"),
@@ -39,13 +35,13 @@ SECURITY_CONTEXT: Table = {
     "windowsOptions": R,
 }
 
-CONTAINER: Table = {
+CONTAINER: FidelityTable = {
     "args": H,
     "command": H,
     "env": H,
     "envFrom": H,
-    "image": (A, _NO_IMAGE),
-    "imagePullPolicy": (N, _NO_IMAGE),
+    "image": (A, NO_IMAGE),
+    "imagePullPolicy": (N, NO_IMAGE),
     "lifecycle": {"postStart": H, "preStop": H, "stopSignal": H},
     "livenessProbe": H,
     "name": H,
@@ -89,12 +85,12 @@ CONTAINER: Table = {
     "workingDir": H,
 }
 
-VOLUME: Table = {
-    "awsElasticBlockStore": _NO_CLOUD,
-    "azureDisk": _NO_CLOUD,
-    "azureFile": _NO_CLOUD,
-    "cephfs": _NO_CLOUD,
-    "cinder": _NO_CLOUD,
+VOLUME: FidelityTable = {
+    "awsElasticBlockStore": NO_CLOUD,
+    "azureDisk": NO_CLOUD,
+    "azureFile": NO_CLOUD,
+    "cephfs": NO_CLOUD,
+    "cinder": NO_CLOUD,
     "configMap": H,
     "csi": {
         "driver": (A, "code.trainmaster.dev, the code of a job (docs/code.md); others are refused"),
@@ -109,20 +105,20 @@ VOLUME: Table = {
         "sizeLimit": (A, "enforced by the kernel at /dev/shm; elsewhere measured, and a Pod over it is evicted"),
     },
     "ephemeral": (A, "a directory that is deleted with the Pod"),
-    "fc": _NO_CLOUD,
-    "flexVolume": _NO_CLOUD,
-    "flocker": _NO_CLOUD,
-    "gcePersistentDisk": _NO_CLOUD,
+    "fc": NO_CLOUD,
+    "flexVolume": NO_CLOUD,
+    "flocker": NO_CLOUD,
+    "gcePersistentDisk": NO_CLOUD,
     "gitRepo": (R, "clone in an init container, or upload the code with `trainmaster run`"),
-    "glusterfs": _NO_CLOUD,
+    "glusterfs": NO_CLOUD,
     "hostPath": (H, "unless the setting node.host_paths forbids it"),
     "image": R,
-    "iscsi": _NO_CLOUD,
+    "iscsi": NO_CLOUD,
     "name": H,
-    "nfs": _NO_CLOUD,
+    "nfs": NO_CLOUD,
     "persistentVolumeClaim": (A, "a directory in the home"),
-    "photonPersistentDisk": _NO_CLOUD,
-    "portworxVolume": _NO_CLOUD,
+    "photonPersistentDisk": NO_CLOUD,
+    "portworxVolume": NO_CLOUD,
     "projected": {
         "defaultMode": H,
         "sources": {
@@ -134,15 +130,15 @@ VOLUME: Table = {
             "serviceAccountToken": H,
         },
     },
-    "quobyte": _NO_CLOUD,
-    "rbd": _NO_CLOUD,
-    "scaleIO": _NO_CLOUD,
+    "quobyte": NO_CLOUD,
+    "rbd": NO_CLOUD,
+    "scaleIO": NO_CLOUD,
     "secret": H,
-    "storageos": _NO_CLOUD,
-    "vsphereVolume": _NO_CLOUD,
+    "storageos": NO_CLOUD,
+    "vsphereVolume": NO_CLOUD,
 }
 
-POD_SECURITY: Table = {
+POD_SECURITY: FidelityTable = {
     "appArmorProfile": R,
     "fsGroup": (A, "needs a server that runs as root"),
     "fsGroupChangePolicy": (N, "files belong to the group from the start"),
@@ -158,7 +154,7 @@ POD_SECURITY: Table = {
     "windowsOptions": R,
 }
 
-POD_SPEC: Table = {
+POD_SPEC: FidelityTable = {
     "activeDeadlineSeconds": H,
     "affinity": (A, "nodeAffinity with the one Node; a Pod with required podAffinity or podAntiAffinity waits"),
     "automountServiceAccountToken": H,
@@ -174,7 +170,7 @@ POD_SPEC: Table = {
     "hostUsers": R,
     "hostname": H,
     "hostnameOverride": R,
-    "imagePullSecrets": (N, _NO_IMAGE),
+    "imagePullSecrets": (N, NO_IMAGE),
     "initContainers": CONTAINER,
     "nodeName": H,
     "nodeSelector": H,
@@ -203,9 +199,9 @@ POD_SPEC: Table = {
     "volumes": VOLUME,
 }
 
-POD_TEMPLATE: Table = {"metadata": H, "spec": POD_SPEC}
+POD_TEMPLATE: FidelityTable = {"metadata": H, "spec": POD_SPEC}
 
-JOB_SPEC: Table = {
+JOB_SPEC: FidelityTable = {
     "activeDeadlineSeconds": H,
     "backoffLimit": H,
     "backoffLimitPerIndex": H,
@@ -224,7 +220,7 @@ JOB_SPEC: Table = {
     "ttlSecondsAfterFinished": H,
 }
 
-JOB_SET_SPEC: Table = {
+JOB_SET_SPEC: FidelityTable = {
     "coordinator": H,
     "failurePolicy": {
         "maxRestarts": H,
@@ -247,7 +243,7 @@ JOB_SET_SPEC: Table = {
     "volumeClaimPolicies": (A, "claims are directories in the home"),
 }
 
-RUNTIME_SPEC: Table = {
+RUNTIME_SPEC: FidelityTable = {
     "activeDeadlineSeconds": H,
     "mlPolicy": {
         "flux": (R, "no Flux broker"),
@@ -273,7 +269,7 @@ RUNTIME_SPEC: Table = {
     "ttlSecondsAfterFinished": H,
 }
 
-OVERRIDE_SPEC: Table = {
+OVERRIDE_SPEC: FidelityTable = {
     "affinity": POD_SPEC["affinity"],
     "containers": {"env": H, "name": H, "volumeMounts": CONTAINER["volumeMounts"]},
     "imagePullSecrets": POD_SPEC["imagePullSecrets"],
@@ -284,25 +280,25 @@ OVERRIDE_SPEC: Table = {
     "tolerations": H,
     "volumes": VOLUME,
 }
-_PATCH_CONTAINER: Table = {
+_PATCH_CONTAINER: FidelityTable = {
     "env": H,
     "name": H,
     "securityContext": SECURITY_CONTEXT,
     "volumeMounts": CONTAINER["volumeMounts"],
 }
-PATCH_SPEC: Table = {
+PATCH_SPEC: FidelityTable = {
     **OVERRIDE_SPEC,
     "containers": _PATCH_CONTAINER,
     "initContainers": _PATCH_CONTAINER,
     "securityContext": POD_SECURITY,
     "terminationGracePeriodSeconds": H,
 }
-_PATCH_JOBS: Table = {
+_PATCH_JOBS: FidelityTable = {
     "name": H,
     "template": {"metadata": H, "spec": {"template": {"metadata": H, "spec": PATCH_SPEC}}},
 }
 
-TRAIN_JOB_SPEC: Table = {
+TRAIN_JOB_SPEC: FidelityTable = {
     "activeDeadlineSeconds": H,
     "annotations": (H, "the field of Trainer 2.1"),
     "cleanupPolicy": {
@@ -334,7 +330,7 @@ TRAIN_JOB_SPEC: Table = {
         "args": H,
         "command": H,
         "env": H,
-        "image": (A, _NO_IMAGE),
+        "image": (A, NO_IMAGE),
         "numNodes": H,
         "numProcPerNode": H,
         "resourcesPerNode": CONTAINER["resources"],
@@ -342,161 +338,7 @@ TRAIN_JOB_SPEC: Table = {
     "ttlSecondsAfterFinished": H,
 }
 
-SERVICE_SPEC: Table = {
-    "allocateLoadBalancerNodePorts": R,
-    "clusterIP": (A, "the name of a Service resolves to the addresses of its Pods; there is no virtual address"),
-    "clusterIPs": (A, "as clusterIP"),
-    "externalIPs": R,
-    "externalName": R,
-    "externalTrafficPolicy": (N, "there is only one node"),
-    "healthCheckNodePort": R,
-    "internalTrafficPolicy": (N, "there is only one node"),
-    "ipFamilies": (A, "IPv4"),
-    "ipFamilyPolicy": (A, "single stack"),
-    "loadBalancerClass": R,
-    "loadBalancerIP": R,
-    "loadBalancerSourceRanges": R,
-    "ports": {"appProtocol": N, "name": H, "nodePort": R, "port": H, "protocol": H, "targetPort": H},
-    "publishNotReadyAddresses": H,
-    "selector": H,
-    "sessionAffinity": R,
-    "sessionAffinityConfig": R,
-    "trafficDistribution": (N, "there is only one node"),
-    "type": (A, "ClusterIP; others are refused"),
-}
-
-_CLOUD_SOURCES = (
-    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
-    "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd",
-    "scaleIO", "storageos", "vsphereVolume",
-)  # fmt: skip
-_ACCESS: Table = {**_OBJECT, "spec": H, "status": H}
-_RUNTIME: Table = {**_OBJECT, "spec": RUNTIME_SPEC}
-
-TABLES: Mapping[tuple[str, str], Table] = {
-    ("", "ConfigMap"): {**_OBJECT, "binaryData": H, "data": H, "immutable": H},
-    ("", "Endpoints"): {**_OBJECT, "subsets": H},
-    ("", "Event"): {
-        **_OBJECT,
-        **dict.fromkeys(("action", "count", "eventTime", "firstTimestamp", "involvedObject", "lastTimestamp"), H),
-        **dict.fromkeys(("message", "reason", "related", "reportingComponent", "reportingInstance", "series"), H),
-        **dict.fromkeys(("source", "type"), H),
-    },
-    ("", "LimitRange"): {**_OBJECT, "spec": H},
-    ("", "Namespace"): {**_OBJECT, "spec": H, "status": H},
-    ("", "Node"): {
-        **_OBJECT,
-        "spec": {
-            "configSource": N,
-            "externalID": N,
-            "podCIDR": N,
-            "podCIDRs": N,
-            "providerID": N,
-            "taints": H,
-            "unschedulable": H,
-        },
-        "status": H,
-    },
-    ("", "PersistentVolumeClaim"): {
-        **_OBJECT,
-        "spec": {
-            "accessModes": (A, "all modes are allowed, because there is only one machine"),
-            "dataSource": R,
-            "dataSourceRef": R,
-            "resources": (A, "the size is recorded, not enforced"),
-            "selector": R,
-            "storageClassName": (A, "`local-directory`, or volumes that you create yourself"),
-            "volumeAttributesClassName": R,
-            "volumeMode": (A, "Filesystem"),
-            "volumeName": H,
-        },
-        "status": H,
-    },
-    ("", "PersistentVolume"): {
-        **_OBJECT,
-        "spec": {
-            **dict.fromkeys(_CLOUD_SOURCES, _NO_CLOUD),
-            "accessModes": (A, "all modes are allowed, because there is only one machine"),
-            "capacity": (A, "recorded, not enforced"),
-            "claimRef": H,
-            "csi": (A, "only our own driver, whose handle is a directory in the home"),
-            "hostPath": H,
-            "local": (A, "as hostPath"),
-            "mountOptions": R,
-            "nodeAffinity": (N, "there is only one node"),
-            "persistentVolumeReclaimPolicy": (A, "Delete removes directories in the home; others are kept"),
-            "storageClassName": H,
-            "volumeAttributesClassName": R,
-            "volumeMode": (A, "Filesystem"),
-        },
-        "status": H,
-    },
-    ("", "Pod"): {**_OBJECT, "spec": POD_SPEC, "status": H},
-    ("", "ResourceQuota"): {
-        **_OBJECT,
-        "spec": {"hard": H, "scopeSelector": R, "scopes": R},
-        "status": H,
-    },
-    ("", "Secret"): {**_OBJECT, "data": H, "immutable": H, "stringData": H, "type": H},
-    ("", "Service"): {**_OBJECT, "spec": SERVICE_SPEC, "status": H},
-    ("", "ServiceAccount"): {
-        **_OBJECT,
-        "automountServiceAccountToken": H,
-        "imagePullSecrets": (N, _NO_IMAGE),
-        "secrets": N,
-    },
-    ("events.k8s.io", "Event"): {
-        **_OBJECT,
-        **dict.fromkeys(("action", "deprecatedCount", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"), H),
-        **dict.fromkeys(("deprecatedSource", "eventTime", "note", "reason", "regarding", "related"), H),
-        **dict.fromkeys(("reportingController", "reportingInstance", "series", "type"), H),
-    },
-    ("authentication.k8s.io", "SelfSubjectReview"): {**_OBJECT, "status": H},
-    ("authentication.k8s.io", "TokenReview"): _ACCESS,
-    ("authorization.k8s.io", "LocalSubjectAccessReview"): _ACCESS,
-    ("authorization.k8s.io", "SelfSubjectAccessReview"): _ACCESS,
-    ("authorization.k8s.io", "SelfSubjectRulesReview"): _ACCESS,
-    ("authorization.k8s.io", "SubjectAccessReview"): _ACCESS,
-    ("batch", "Job"): {**_OBJECT, "spec": JOB_SPEC, "status": H},
-    ("rbac.authorization.k8s.io", "ClusterRole"): {**_OBJECT, "aggregationRule": H, "rules": H},
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): {**_OBJECT, "roleRef": H, "subjects": H},
-    ("rbac.authorization.k8s.io", "Role"): {**_OBJECT, "rules": H},
-    ("rbac.authorization.k8s.io", "RoleBinding"): {**_OBJECT, "roleRef": H, "subjects": H},
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): {
-        **_OBJECT,
-        "spec": (H, "readable; the custom kinds are built in"),
-        "status": H,
-    },
-    ("metrics.k8s.io", "NodeMetrics"): {**_OBJECT, "timestamp": H, "usage": H, "window": H},
-    ("metrics.k8s.io", "PodMetrics"): {**_OBJECT, "containers": H, "timestamp": H, "window": H},
-    ("scheduling.k8s.io", "PriorityClass"): {
-        **_OBJECT,
-        "description": H,
-        "globalDefault": H,
-        "preemptionPolicy": H,
-        "value": H,
-    },
-    ("storage.k8s.io", "StorageClass"): {
-        **_OBJECT,
-        "allowVolumeExpansion": (A, "always: sizes are not enforced"),
-        "allowedTopologies": (N, "there is only one node"),
-        "mountOptions": R,
-        "parameters": R,
-        "provisioner": (
-            A,
-            "volumes are created for our own provisioner; claims of others wait for a volume that you create",
-        ),
-        "reclaimPolicy": H,
-        "volumeBindingMode": (A, "Immediate"),
-    },
-    ("coordination.k8s.io", "Lease"): {**_OBJECT, "spec": H},
-    ("jobset.x-k8s.io", "JobSet"): {**_OBJECT, "spec": JOB_SET_SPEC, "status": H},
-    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): _RUNTIME,
-    ("trainer.kubeflow.org", "TrainingRuntime"): _RUNTIME,
-    ("trainer.kubeflow.org", "TrainJob"): {**_OBJECT, "spec": TRAIN_JOB_SPEC, "status": H},
-}
-
-SHARED: Mapping[str, Table] = {
+SHARED: Mapping[str, FidelityTable] = {
     "Runtime spec": RUNTIME_SPEC,
     "JobSet spec": JOB_SET_SPEC,
     "Job spec": JOB_SPEC,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Union
 
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.fields import FieldError
@@ -34,6 +34,10 @@ class Fidelity(Enum):
     REFUSED = "refused"
     IGNORED_BY_DESIGN = "inert"
     """Has no meaning on one machine and no effect upstream either (for example a deprecated field)."""
+
+
+FidelityTable: TypeAlias = Mapping[str, Union[Fidelity, tuple[Fidelity, str], "FidelityTable"]]
+"""By field: its class, its class with a note, or a table of the fields below (`fidelity`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,8 @@ class Kind:
     tenants: TenantRules = TenantRules()
     roles: RoleGrants = field(default_factory=dict)
     """What the default roles grant on it (`auth.roles`)."""
+    fidelity: FidelityTable = field(default_factory=dict)
+    """What the local mode does with each of its fields."""
 
     def __repr__(self) -> str:
         return f"Kind({self.api_version} {self.kind})"

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias, Union
 
 from trainmaster.api.declaring import fidelity_tables
-from trainmaster.api.declaring.kinds import Fidelity
+from trainmaster.api.declaring.kinds import Fidelity, FidelityTable
 
 Table: TypeAlias = Mapping[str, Union[bool, "Table"]]
 
 
-def _build(rules: fidelity_tables.Table, left: Collection[str] = ()) -> Table:
+def _build(rules: FidelityTable, left: Collection[str] = ()) -> Table:
     """`left`: fields whose contents are left to others."""
     return {name: name in left or _read(rule, left) for name, rule in rules.items() if name}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import Kind, UpdateRules
 from trainmaster.api.schemas import load
 
@@ -22,6 +23,11 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
     verbs=("get", "list", "watch"),
     columns=(cells.NAME, cells.CREATED),
     updates=UpdateRules(needs_version=True),
+    fidelity={
+        **OBJECT,
+        "spec": (H, "readable; the custom kinds are built in"),
+        "status": H,
+    },
 )
 
 KINDS = (CUSTOM_RESOURCE_DEFINITION,)

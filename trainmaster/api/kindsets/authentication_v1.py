@@ -6,7 +6,7 @@ from trainmaster.api.kindsets.reviews import build_review
 
 _GROUP = "authentication.k8s.io"
 
-SELF_SUBJECT_REVIEW = build_review(_GROUP, "SelfSubjectReview", "basic-user")
+SELF_SUBJECT_REVIEW = build_review(_GROUP, "SelfSubjectReview", "basic-user", has_spec=False)
 TOKEN_REVIEW = build_review(_GROUP, "TokenReview", "auth-delegator")
 
 KINDS = (

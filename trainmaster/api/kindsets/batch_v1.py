@@ -8,6 +8,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import JOB_SPEC, OBJECT, H
 from trainmaster.api.declaring.kinds import READ, WRITE, Column, DeletionRules, Kind, QuotaRules, TenantRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats.selectors import parse_object
@@ -364,6 +365,7 @@ JOB = Kind(
     tenants=TenantRules(list_gangs=list_gangs, controlled=True),
     selectable={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded", 0))},
     roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE, "status": WRITE}, "tenant": {"": READ}},
+    fidelity={**OBJECT, "spec": JOB_SPEC, "status": H},
 )
 
 KINDS = (JOB,)

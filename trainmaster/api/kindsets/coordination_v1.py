@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import ALL_VERBS, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -46,6 +47,7 @@ LEASE = Kind(
     generation=False,
     updates=UpdateRules(creates=True, needs_version=True),
     roles={"edit": {"": ALL_VERBS}},
+    fidelity={**OBJECT, "spec": H},
 )
 
 KINDS = (LEASE,)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import READ, Column, Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets.core_v1 import events
@@ -103,6 +104,12 @@ EVENT = Kind(
     to_storage=to_core,
     from_storage=from_core,
     roles={"view": {"": READ}, "tenant": {"": READ}},
+    fidelity={
+        **OBJECT,
+        **dict.fromkeys(("action", "deprecatedCount", "deprecatedFirstTimestamp", "deprecatedLastTimestamp"), H),
+        **dict.fromkeys(("deprecatedSource", "eventTime", "note", "reason", "regarding", "related"), H),
+        **dict.fromkeys(("reportingController", "reportingInstance", "series", "type"), H),
+    },
 )
 
 KINDS = (EVENT,)

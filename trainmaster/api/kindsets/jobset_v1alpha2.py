@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import JOB_SET_SPEC, OBJECT, H
 from trainmaster.api.declaring.kinds import READ, WRITE, Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.kindsets import jobset_rules
 from trainmaster.api.labels import RESERVED_IN_TEMPLATES
@@ -104,6 +105,7 @@ JOB_SET = Kind(
     quotas=QuotaRules(writes_data=True),
     tenants=TenantRules(list_gangs=list_gangs, reserved=RESERVED_IN_TEMPLATES, controlled=True),
     roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE}, "tenant": {"": READ}},
+    fidelity={**OBJECT, "spec": JOB_SET_SPEC, "status": H},
 )
 
 KINDS = (JOB_SET,)

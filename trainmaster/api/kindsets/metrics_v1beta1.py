@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import READ, Column, Kind, RoleGrants
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
@@ -20,7 +21,8 @@ def _sum_usage(obj: Object, resource: str) -> int:
     return int(sum(quantity.parse(part.get(resource, "0")) for part in parts) * 1000)
 
 
-def _build_kind(kind: str, plural: str, roles: RoleGrants, *, namespaced: bool) -> Kind:
+def _build_kind(kind: str, plural: str, field: str, roles: RoleGrants, *, namespaced: bool) -> Kind:
+    """`field`: where the numbers stand."""
     return Kind(
         group=GROUP,
         version="v1beta1",
@@ -40,10 +42,13 @@ def _build_kind(kind: str, plural: str, roles: RoleGrants, *, namespaced: bool) 
         generation=False,
         measured=True,
         roles=roles,
+        fidelity={**OBJECT, field: H, "timestamp": H, "window": H},
     )
 
 
-NODE_METRICS = _build_kind("NodeMetrics", "nodes", {"view": {"": READ}}, namespaced=False)
-POD_METRICS = _build_kind("PodMetrics", "pods", {"view": {"": READ}, "tenant": {"": READ}}, namespaced=True)
+NODE_METRICS = _build_kind("NodeMetrics", "nodes", "usage", {"view": {"": READ}}, namespaced=False)
+POD_METRICS = _build_kind(
+    "PodMetrics", "pods", "containers", {"view": {"": READ}, "tenant": {"": READ}}, namespaced=True
+)
 
 KINDS = (NODE_METRICS, POD_METRICS)

@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import ALL_VERBS, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -128,6 +129,7 @@ CLUSTER_ROLE_BINDING = Kind(
     validate=partial(validate_binding, roles=("ClusterRole",), namespaced=False),
     generation=False,
     updates=UpdateRules(creates=True),
+    fidelity={**OBJECT, "roleRef": H, "subjects": H},
 )
 
 CLUSTER_ROLE = Kind(
@@ -145,6 +147,7 @@ CLUSTER_ROLE = Kind(
     validate=partial(validate_role, namespaced=False),
     generation=False,
     updates=UpdateRules(creates=True),
+    fidelity={**OBJECT, "aggregationRule": H, "rules": H},
 )
 
 ROLE_BINDING = Kind(
@@ -163,6 +166,7 @@ ROLE_BINDING = Kind(
     generation=False,
     updates=UpdateRules(creates=True),
     roles={"admin": {"": ALL_VERBS}},
+    fidelity={**OBJECT, "roleRef": H, "subjects": H},
 )
 
 ROLE = Kind(
@@ -181,6 +185,7 @@ ROLE = Kind(
     generation=False,
     updates=UpdateRules(creates=True),
     roles={"admin": {"": ALL_VERBS}},
+    fidelity={**OBJECT, "rules": H},
 )
 
 KINDS = (CLUSTER_ROLE_BINDING, CLUSTER_ROLE, ROLE_BINDING, ROLE)

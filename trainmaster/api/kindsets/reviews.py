@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import DefaultRole, Kind
 from trainmaster.api.schemas import load
 
 
-def build_review(group: str, kind: str, role: DefaultRole, *, namespaced: bool = False) -> Kind:
+def build_review(group: str, kind: str, role: DefaultRole, *, namespaced: bool = False, has_spec: bool = True) -> Kind:
     """`role`: of those who may ask."""
     definition = f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}"
     return Kind(
@@ -24,4 +25,5 @@ def build_review(group: str, kind: str, role: DefaultRole, *, namespaced: bool =
         review=True,
         generation=False,
         roles={role: {"": ("create",)}},
+        fidelity={**OBJECT, **({"spec": H} if has_spec else {}), "status": H},
     )

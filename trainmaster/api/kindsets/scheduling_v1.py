@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -80,6 +81,13 @@ PRIORITY_CLASS = Kind(
     ),
     default=default,
     validate=validate,
+    fidelity={
+        **OBJECT,
+        "description": H,
+        "globalDefault": H,
+        "preemptionPolicy": H,
+        "value": H,
+    },
 )
 
 KINDS = (PRIORITY_CLASS,)

@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, A, H, N, R
 from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -67,6 +68,19 @@ STORAGE_CLASS = Kind(
     default=default,
     validate=validate,
     generation=False,
+    fidelity={
+        **OBJECT,
+        "allowVolumeExpansion": (A, "always: sizes are not enforced"),
+        "allowedTopologies": (N, "there is only one node"),
+        "mountOptions": R,
+        "parameters": R,
+        "provisioner": (
+            A,
+            "volumes are created for our own provisioner; claims of others wait for a volume that you create",
+        ),
+        "reclaimPolicy": H,
+        "volumeBindingMode": (A, "Immediate"),
+    },
 )
 
 KINDS = (STORAGE_CLASS,)

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, RUNTIME_SPEC, TRAIN_JOB_SPEC, H
 from trainmaster.api.declaring.kinds import ALL_VERBS, READ, WRITE, Column, Kind, QuotaRules, TenantRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets import jobset_v1alpha2
@@ -203,6 +204,7 @@ TRAIN_JOB = _kind(
     quotas=QuotaRules(writes_data=True),
     tenants=TenantRules(list_gangs=list_trainjob_gangs, reserved=RESERVED_IN_TEMPLATES),
     roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
+    fidelity={**OBJECT, "spec": TRAIN_JOB_SPEC, "status": H},
 )
 # No `default`: as upstream a runtime may have no spec, but not an empty one. `get_runtime_spec` reads both.
 _RUNTIME: dict[str, Any] = {
@@ -210,6 +212,7 @@ _RUNTIME: dict[str, Any] = {
     "validate": validate_runtime,
     "warnings": warn_runtime,
     "tenants": TenantRules(list_gangs=list_runtime_gangs, reserved=RESERVED_IN_TEMPLATES),
+    "fidelity": {**OBJECT, "spec": RUNTIME_SPEC},
 }
 TRAINING_RUNTIME = _kind(
     "TrainingRuntime",

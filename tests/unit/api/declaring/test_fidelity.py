@@ -10,7 +10,6 @@ import pytest
 from tools.generate_docs import render_fidelity
 from trainmaster.api.declaring.catalogue import build
 from trainmaster.api.declaring.fidelity import classify, find_class, list_used, unclassified
-from trainmaster.api.declaring.fidelity_tables import TABLES
 from trainmaster.api.declaring.kinds import Fidelity
 
 pytestmark = pytest.mark.unit
@@ -22,10 +21,6 @@ PAGE = Path(__file__).parents[4] / "docs" / "fidelity.md"
 def test_every_field_has_a_class_and_every_entry_a_field(kind: Any) -> None:
     assert unclassified(kind) == []
     assert list(classify(kind))
-
-
-def test_there_is_no_table_without_a_kind() -> None:
-    assert set(TABLES) == {(kind.group, kind.kind) for kind in build().kinds}
 
 
 @pytest.mark.parametrize(

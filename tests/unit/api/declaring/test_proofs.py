@@ -9,13 +9,12 @@ import pytest
 
 from tests.unit.api.declaring.proofs import PROOFS
 from trainmaster.api.declaring import fidelity_tables
-from trainmaster.api.declaring.fidelity_tables import Table
-from trainmaster.api.declaring.kinds import Fidelity
+from trainmaster.api.declaring.kinds import Fidelity, FidelityTable
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[4]
-TABLES: Mapping[str, Table] = {
+TABLES: Mapping[str, FidelityTable] = {
     "Container": fidelity_tables.CONTAINER,
     "Volume": fidelity_tables.VOLUME,
     "SecurityContext": fidelity_tables.SECURITY_CONTEXT,
@@ -24,7 +23,7 @@ TABLES: Mapping[str, Table] = {
 }
 
 
-def list_honoured(table: Table, path: str) -> Iterator[str]:
+def list_honoured(table: FidelityTable, path: str) -> Iterator[str]:
     for name, rule in table.items():
         where = f"{path}.{name}" if name else path
         if isinstance(rule, Mapping):

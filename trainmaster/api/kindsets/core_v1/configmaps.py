@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import ALL_VERBS, READ, WRITE, Column, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -62,4 +63,5 @@ CONFIG_MAP = Kind(
     generation=False,
     quotas=QuotaRules(counts_plural=True),
     roles={"view": {"": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
+    fidelity={**OBJECT, "binaryData": H, "data": H, "immutable": H},
 )

@@ -7,6 +7,7 @@ from functools import partial
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.cells import NONE
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import READ, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -71,4 +72,5 @@ ENDPOINTS = Kind(
     generation=False,
     updates=UpdateRules(creates=True),
     roles={"view": {"": READ}},
+    fidelity={**OBJECT, "subsets": H},
 )

@@ -7,6 +7,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import READ, WRITE, Column, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -98,4 +99,10 @@ EVENT = Kind(
     generation=False,
     updates=UpdateRules(creates=True),
     roles={"view": {"": READ}, "edit": {"": WRITE}, "tenant": {"": READ}},
+    fidelity={
+        **OBJECT,
+        **dict.fromkeys(("action", "count", "eventTime", "firstTimestamp", "involvedObject", "lastTimestamp"), H),
+        **dict.fromkeys(("message", "reason", "related", "reportingComponent", "reportingInstance", "series"), H),
+        **dict.fromkeys(("source", "type"), H),
+    },
 )

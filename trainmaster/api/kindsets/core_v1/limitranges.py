@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import READ, Kind, UpdateRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
@@ -88,4 +89,5 @@ LIMIT_RANGE = Kind(
     generation=False,
     updates=UpdateRules(creates=True),
     roles={"view": {"": READ}, "tenant": {"": READ}},
+    fidelity={**OBJECT, "spec": H},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import ALL_VERBS, READ, Column, DeletionRules, Kind, UpdateRules
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_status
@@ -67,4 +68,5 @@ NAMESPACE = Kind(
     updates=UpdateRules(keeps_spec=True),
     deletions=DeletionRules(begin=begin_deletion, is_held=_is_held),
     roles={"view": {"": READ, "status": READ}},
+    fidelity={**OBJECT, "spec": H, "status": H},
 )

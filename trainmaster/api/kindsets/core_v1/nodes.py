@@ -7,6 +7,7 @@ from functools import partial
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.cells import NONE, UNKNOWN
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H, N
 from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -90,4 +91,17 @@ NODE = Kind(
         "spec.unschedulable": lambda node: "true" if (node.get("spec") or {}).get("unschedulable") else "false"
     },
     generation=False,
+    fidelity={
+        **OBJECT,
+        "spec": {
+            "configSource": N,
+            "externalID": N,
+            "podCIDR": N,
+            "podCIDRs": N,
+            "providerID": N,
+            "taints": H,
+            "unschedulable": H,
+        },
+        "status": H,
+    },
 )

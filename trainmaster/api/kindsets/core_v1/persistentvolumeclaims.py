@@ -7,6 +7,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, A, H, R
 from trainmaster.api.declaring.kinds import ALL_VERBS, READ, WRITE, Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
@@ -126,4 +127,19 @@ PERSISTENT_VOLUME_CLAIM = Kind(
     deletions=DeletionRules(answers_with_object=True),
     quotas=QuotaRules(counts_plural=True, measure=measure, writes_data=True),
     roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE}, "tenant": {"": ALL_VERBS}},
+    fidelity={
+        **OBJECT,
+        "spec": {
+            "accessModes": (A, "all modes are allowed, because there is only one machine"),
+            "dataSource": R,
+            "dataSourceRef": R,
+            "resources": (A, "the size is recorded, not enforced"),
+            "selector": R,
+            "storageClassName": (A, "`local-directory`, or volumes that you create yourself"),
+            "volumeAttributesClassName": R,
+            "volumeMode": (A, "Filesystem"),
+            "volumeName": H,
+        },
+        "status": H,
+    },
 )

@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import NO_CLOUD, OBJECT, A, H, N, R
 from trainmaster.api.declaring.kinds import Column, Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
@@ -93,6 +94,12 @@ def _get_claim(volume: Object, now: float) -> str:
     return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
+_CLOUD_SOURCES = (
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker",
+    "gcePersistentDisk", "glusterfs", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd",
+    "scaleIO", "storageos", "vsphereVolume",
+)  # fmt: skip
+
 PERSISTENT_VOLUME = Kind(
     group="",
     version="v1",
@@ -124,4 +131,23 @@ PERSISTENT_VOLUME = Kind(
     validate=validate,
     prepare=prepare,
     generation=False,
+    fidelity={
+        **OBJECT,
+        "spec": {
+            **dict.fromkeys(_CLOUD_SOURCES, NO_CLOUD),
+            "accessModes": (A, "all modes are allowed, because there is only one machine"),
+            "capacity": (A, "recorded, not enforced"),
+            "claimRef": H,
+            "csi": (A, "only our own driver, whose handle is a directory in the home"),
+            "hostPath": H,
+            "local": (A, "as hostPath"),
+            "mountOptions": R,
+            "nodeAffinity": (N, "there is only one node"),
+            "persistentVolumeReclaimPolicy": (A, "Delete removes directories in the home; others are kept"),
+            "storageClassName": H,
+            "volumeAttributesClassName": R,
+            "volumeMode": (A, "Filesystem"),
+        },
+        "status": H,
+    },
 )

@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import partial
 
 from trainmaster.api import fields
+from trainmaster.api.declaring.fidelity_tables import OBJECT, POD_SPEC, H
 from trainmaster.api.declaring.kinds import (
     ALL_VERBS,
     READ,
@@ -130,4 +131,5 @@ POD = Kind(
             **dict.fromkeys(_SESSIONS, ("get", "create")),
         },
     },
+    fidelity={**OBJECT, "spec": POD_SPEC, "status": H},
 )

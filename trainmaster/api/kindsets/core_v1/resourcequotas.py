@@ -6,6 +6,7 @@ from functools import partial
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H, R
 from trainmaster.api.declaring.kinds import READ, Column, DeletionRules, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.formats import quantity
@@ -96,4 +97,9 @@ RESOURCE_QUOTA = Kind(
     deletions=DeletionRules(answers_with_object=True),
     quotas=QuotaRules(counts_plural=True),
     roles={"view": {"": READ, "status": READ}, "tenant": {"": READ}},
+    fidelity={
+        **OBJECT,
+        "spec": {"hard": H, "scopeSelector": R, "scopes": R},
+        "status": H,
+    },
 )

@@ -9,6 +9,7 @@ import orjson
 
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import OBJECT, H
 from trainmaster.api.declaring.kinds import ALL_VERBS, Column, Kind, QuotaRules
 from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets.core_v1.configmaps import LARGEST, check_immutable
@@ -90,4 +91,5 @@ SECRET = Kind(
     generation=False,
     quotas=QuotaRules(counts_plural=True),
     roles={"edit": {"": ALL_VERBS}, "tenant": {"": ALL_VERBS}},
+    fidelity={**OBJECT, "data": H, "immutable": H, "stringData": H, "type": H},
 )

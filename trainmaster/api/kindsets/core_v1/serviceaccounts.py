@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from trainmaster.api.declaring import cells
+from trainmaster.api.declaring.fidelity_tables import NO_IMAGE, OBJECT, H, N
 from trainmaster.api.declaring.kinds import READ, WRITE, DeletionRules, Kind, Subresource
 from trainmaster.api.schemas import load
 
@@ -24,4 +25,10 @@ SERVICE_ACCOUNT = Kind(
     deletions=DeletionRules(answers_with_object=True),
     # No token for tenants: it would outlive the rotation of theirs.
     roles={"view": {"": READ}, "edit": {"": (*WRITE, "impersonate"), "token": ("create",)}, "tenant": {"": READ}},
+    fidelity={
+        **OBJECT,
+        "automountServiceAccountToken": H,
+        "imagePullSecrets": (N, NO_IMAGE),
+        "secrets": N,
+    },
 )

@@ -7,7 +7,17 @@ from functools import partial
 from trainmaster.api import fields
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.cells import NONE
-from trainmaster.api.declaring.kinds import READ, WRITE, Column, DeletionRules, Kind, QuotaRules, UpdateRules
+from trainmaster.api.declaring.fidelity_tables import OBJECT, A, H, N, R
+from trainmaster.api.declaring.kinds import (
+    READ,
+    WRITE,
+    Column,
+    DeletionRules,
+    FidelityTable,
+    Kind,
+    QuotaRules,
+    UpdateRules,
+)
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.validation import check_address
@@ -145,6 +155,29 @@ def _get_ports(service: Object, now: float) -> str:
     return cells.join(shown) or NONE
 
 
+_FIDELITY: FidelityTable = {
+    "allocateLoadBalancerNodePorts": R,
+    "clusterIP": (A, "the name of a Service resolves to the addresses of its Pods; there is no virtual address"),
+    "clusterIPs": (A, "as clusterIP"),
+    "externalIPs": R,
+    "externalName": R,
+    "externalTrafficPolicy": (N, "there is only one node"),
+    "healthCheckNodePort": R,
+    "internalTrafficPolicy": (N, "there is only one node"),
+    "ipFamilies": (A, "IPv4"),
+    "ipFamilyPolicy": (A, "single stack"),
+    "loadBalancerClass": R,
+    "loadBalancerIP": R,
+    "loadBalancerSourceRanges": R,
+    "ports": {"appProtocol": N, "name": H, "nodePort": R, "port": H, "protocol": H, "targetPort": H},
+    "publishNotReadyAddresses": H,
+    "selector": H,
+    "sessionAffinity": R,
+    "sessionAffinityConfig": R,
+    "trafficDistribution": (N, "there is only one node"),
+    "type": (A, "ClusterIP; others are refused"),
+}
+
 SERVICE = Kind(
     group="",
     version="v1",
@@ -183,4 +216,5 @@ SERVICE = Kind(
     deletions=DeletionRules(answers_with_object=True),
     quotas=QuotaRules(counts_plural=True),
     roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE, "proxy": READ}, "tenant": {"": READ}},
+    fidelity={**OBJECT, "spec": _FIDELITY, "status": H},
 )
