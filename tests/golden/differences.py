@@ -177,12 +177,6 @@ FIELDS = (
     Field("*", "PersistentVolumeClaim", "metadata.finalizers", "there is no volume to protect from its Pods"),
     Field(
         "*",
-        "Pod",
-        "metadata.annotations[trainmaster.dev/devices]",
-        "the devices that the scheduler assigned to the Pod; on a cluster only the device plugin knows them",
-    ),
-    Field(
-        "*",
         "JobSet",
         "metadata.annotations | metadata.annotations[trainmaster.dev/from-trainjob]",
         "the labels and annotations that come from the TrainJob, so that those removed there are removed here too",

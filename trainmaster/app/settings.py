@@ -275,6 +275,8 @@ _MAY_BE_ZERO = frozenset(
         "rest.port",
         "rest.requests_per_second",
         "limits.requests_per_second",
+        "limits.loop_share",
+        "node.tenant_write_mib",
         "node.cpus",
         "node.memory_mib",
         "node.gpus",

@@ -114,6 +114,19 @@ def test_every_setting_can_be_set_from_a_file_and_says_so(tmp_path: Path) -> Non
     assert {source.split()[0] for source in effective.sources.values()} == {"file"}
 
 
+def test_what_is_said_to_have_no_limit_at_0_may_be_0() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
+    group, found = "", 0
+    for line in page.splitlines():
+        if line.startswith("## ["):
+            group = line.strip("#[] ")
+        elif re.search("0(:| is) no limit", line):
+            found += 1
+            variable = f"TRAINMASTER_{group}_{line.split('`')[1]}".upper()
+            assert load(None, {variable: "0"}, {}).sources, variable
+    assert found >= 4
+
+
 @pytest.mark.parametrize(
     ("values", "want"),
     [
