@@ -73,3 +73,7 @@ class ObjectEvent(ObjectModel):
     def time(self) -> str:
         """When it was seen last, as well as it is known."""
         return self.last_at or self.first_at or str(self.meta.get("creationTimestamp") or "")
+
+    def is_since(self, moment: str) -> bool:
+        """Whether it was seen last at this moment or later, in whole seconds: objects are created in such."""
+        return self.time[:19] >= moment[:19]

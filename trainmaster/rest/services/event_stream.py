@@ -187,7 +187,7 @@ class _Follower:
         if kind in TRAINING_KINDS:
             return uid == self.job.uid
         if kind == "JobSet":
-            return self.job.has_jobset and name == self.job.name and event.time >= self.job.created_at
+            return self.job.has_jobset and name == self.job.name and event.is_since(self.job.created_at)
         if kind not in ("Job", "Pod") or not name.startswith(f"{self.job.name}-"):
             return False
         if uid not in self._ours:

@@ -241,6 +241,11 @@ def test_an_event_has_a_time_however_it_was_written() -> None:
     assert (about.about, about.reporter, about.time) == ("Pod/one-0", "node", "")
 
 
+def test_an_event_of_the_second_in_which_its_object_was_created_is_not_older() -> None:
+    event = ObjectEvent({**build(), "eventTime": "2026-11-16T10:00:00.123456Z"})
+    assert event.is_since("2026-11-16T10:00:00Z") and not event.is_since("2026-11-16T10:00:01Z")
+
+
 def test_a_pod_says_whom_its_containers_run_as_and_where_they_are_found() -> None:
     pod = Pod(build(spec={"subdomain": "ring", "securityContext": {"runAsUser": 7}, "serviceAccountName": "me"}))
     assert (pod.subdomain, pod.service_account, pod.security_context) == ("ring", "me", {"runAsUser": 7})
