@@ -1,11 +1,11 @@
-"""Installs the shipped runtimes (`trainmaster/manifests/`) at start, and never overwrites an edited one.
+"""Installs the shipped runtimes (`trainmaster/manifests/`) at startup, without overwriting edited ones.
 
-Those of the REST API lie in folders with its other templates, `manifests/FRAMEWORK/runtime.yaml`; an administrator's
-file of the same name, in the home's `templates/`, goes over ours.
+The runtimes of the REST API are in the directories with its other templates, `manifests/FRAMEWORK/runtime.yaml`; a file
+of the same name in `templates/` of the home directory takes precedence.
 
-Each installed runtime carries the hash of the spec that the server stored for it. While the hash still fits, nobody
-has edited it, and a newer release may replace it; when it does not fit, it belongs to whoever edited it. One that was
-deleted comes back at the next start.
+Each installed runtime has an annotation with the hash of the spec that the server stored. As long as the hash matches,
+nobody has edited the runtime and a newer release may replace it; otherwise it is left alone. A deleted runtime is
+installed again at the next start.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _SHIPPED = Path(PACKAGE, "manifests")
 _RUNTIME = "runtime.yaml"
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: [\"']?([a-z0-9.-]+)", re.MULTILINE)
 SOURCE_HASH = "trainmaster.dev/shipped-source"
-"""Annotation: the hash of the file it was made from. Equal means that there is nothing to do."""
+"""Annotation: the hash of the file that the runtime was created from. If it is equal, there is nothing to do."""
 
 
 def list_manifests(templates: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Name and text of each shipped runtime; `templates` are the administrator's folders."""
+    """The name and text of each shipped runtime. `templates` is the administrator's directory."""
     for entry in sorted(_SHIPPED.iterdir(), key=lambda path: path.name):
         if entry.name.endswith(".yaml"):
             yield entry.name.removesuffix(".yaml"), entry.read_text()
         elif (shipped := entry.joinpath(_RUNTIME)).is_file():
             own = None if templates is None else templates / entry.name / _RUNTIME
             text = own.read_text() if own is not None and own.is_file() else shipped.read_text()
-            # Without parsing, which an ordinary start does not pay for.
+            # Find the name without parsing the file, to keep startup fast.
             if match := _NAME.search(text):
                 yield match[1], text
             else:
@@ -54,7 +54,7 @@ def list_manifests(templates: Path | None = None) -> Iterator[tuple[str, str]]:
 def parse_manifest(text: str) -> Object:
     import yaml  # noqa: PLC0415  # costs 20 ms, and only the first start of a release parses anything
 
-    # The loader in C, where there is one, takes 5 ms for all of them instead of 37: a first start is waited for.
+    # The C loader, if available, takes 5 ms for all files instead of 37 ms, which matters at the first start.
     manifest: Object = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return manifest
 
@@ -68,7 +68,7 @@ async def install_runtimes(client: Client, templates: Path | None = None) -> Non
         try:
             await _install(client, name, text)
         except Conflict:
-            # Somebody edits it at this very moment: then it is theirs.
+            # Somebody is editing the runtime right now, so leave it alone.
             log.info("shipped runtime left alone", extra={"action": "runtimes.kept", "runtime": name})
 
 
@@ -99,7 +99,7 @@ def _annotate(manifest: Object, source: str) -> Object:
 
 
 async def _seal(client: Client, stored: Object) -> None:
-    """The hash is taken from what the server stored, defaults included, so that a later comparison is fair."""
+    """Hashes what the server stored, including defaults, so that later comparisons are valid."""
     head = {"resourceVersion": stored["metadata"]["resourceVersion"]}
     patch = {"metadata": {**head, "annotations": {SHIPPED_HASH: compute_hash(stored["spec"])}}}
     name = stored["metadata"]["name"]

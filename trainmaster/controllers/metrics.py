@@ -1,4 +1,5 @@
-"""Metrics of TrainJobs. `kubeflow_trainer_...` are names of upstream's documentation, with its labels."""
+"""Metrics of TrainJobs. Names that begin with `kubeflow_trainer_` are from upstream's documentation, with its
+labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Owner references. Whether an object is ours is asked of its model: by uid, never by name."""
+"""Owner references. Use the object's model to check ownership: it compares uids, never names."""
 
 from __future__ import annotations
 

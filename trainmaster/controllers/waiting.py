@@ -1,8 +1,8 @@
-"""Why nothing happens, as a fact on the object: {reason, message, since}, and until, where the end is known.
+"""Why an object is waiting: {reason, message, since}, and until, if the end is known.
 
-TrainJobs have a field for it (`status.waiting`); their conditions stay upstream's, because clients read "running"
-from the absence of conditions. JobSets and Jobs carry it as an annotation, which the TrainJob controller copies up.
-`since` is kept while the reason stays, so that a pass without news writes nothing.
+TrainJobs have a field for it (`status.waiting`). Their conditions are only upstream's, because clients take the absence
+of conditions to mean "running". JobSets and Jobs have an annotation, which the TrainJob controller copies up. `since`
+is kept while the reason stays the same, so a pass without changes writes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.kit.clock import format_time
 
 PASSING = frozenset({"Queued", "RestartBackOff", "LeftoverPod", "ClaimTerminating"})
-"""Reasons that end by themselves. With any other, somebody has to change something before the job goes on."""
+"""Reasons that resolve by themselves. For all others, somebody has to change something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Waiting:
     reason: str
     message: str
     until: str = ""
-    """When it will be over by itself, where that is known; RFC 3339."""
+    """When the wait will end, if that is known; RFC 3339."""
 
     def to_wire(self, before: Fields | None, now: datetime) -> Object:
         since = format_time(now)
@@ -40,7 +40,7 @@ class Waiting:
 
 
 def find_annotated(obj: Fields) -> Fields | None:
-    """What a JobSet or Job says about itself; None when it does not wait, or the annotation is not ours to read."""
+    """The waiting annotation of a JobSet or Job; None if it is missing or cannot be parsed."""
     text = read_annotations(obj).get(WAITING)
     if not text:
         return None
@@ -55,7 +55,7 @@ def find_annotated(obj: Fields) -> Fields | None:
 def build_annotation_patch(
     gvr: GVR, obj: ObjectModel, waiting: Waiting | None, now: datetime, *, versioned: bool = False
 ) -> Patch | None:
-    """Makes the annotation true; None when it is already."""
+    """Updates the annotation; None if it is up to date."""
     text: str | None = None
     if waiting is None:
         if WAITING not in obj.annotations:

@@ -1,1 +1,1 @@
-"""Why a TrainJob is as it is, and what would start one that waits. Pure; asks the real scheduler."""
+"""Explains the state of a TrainJob, and what would start one that is waiting. Pure; uses the real scheduler."""

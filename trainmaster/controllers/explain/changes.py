@@ -1,10 +1,12 @@
-"""What would start a TrainJob that waits: each answer was tried on a copy of the world, by the scheduler itself.
+"""Finds changes that would start a waiting TrainJob. Each one has been tried with the real scheduler on a copy of the
+view.
 
-Two sorts. Changes of the node (uncordon, a taint, a label) leave the job in its place. Changes of the job (fewer nodes,
-less of what is lacking) mean to delete it and to submit it again, so it is tried like that: first it goes, and whoever
-that lets start does start; then it comes as the last of its priority. What is promised holds while nobody else comes.
+There are two kinds. Changes of the node (uncordon it, remove a taint, add a label) leave the job where it is in the
+queue. Changes of the job (fewer nodes, fewer resources) require deleting and resubmitting it, and are simulated that
+way: the job is deleted, other jobs that can then start do so, and the job is added again behind all others of its
+priority. The answers hold as long as no other job is submitted.
 
-Pure; `reasons` puts the answers into words for one TrainJob.
+Pure; `reasons` puts the answers into words.
 """
 
 from __future__ import annotations
@@ -36,30 +38,30 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
 _PRESSURES = "node.kubernetes.io/"
-"""Taints that the node sets and removes by itself."""
+"""Prefix of the taints that the node sets and removes itself."""
 _MOST_TRIED = 20
-"""Running jobs that are asked whether their end would be enough."""
+"""The maximum number of running jobs to test, to find out whether the end of each would be enough."""
 _MEBI = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class UnblockingChange:
-    """Something that would start the job now."""
+    """A change that would start the job now."""
 
     kind: str
-    """`nodes`, `resources`: of the job; `node`: of the machine's Node."""
+    """`nodes` and `resources` change the job; `node` changes the Node."""
     text: str
-    """A sentence without its end: "with 1 node instead of 2"."""
+    """The second half of a sentence: "with 1 node instead of 2"."""
     how: str
-    """What to type or to edit."""
+    """The command to run or the field to edit."""
     patch: Fields = field(default_factory=dict)
-    """For a change of the job: the merge patch of the TrainJob that is submitted instead."""
+    """For a change of the job: the merge patch to apply to the TrainJob before resubmitting it."""
     loss: float = 0.0
-    """The share of what it asked for that it gives up; changes are listed with the smallest first."""
+    """The fraction of the requested amount that the job gives up. Changes are sorted by it, smallest first."""
 
 
 class Questions:
-    """About one TrainJob that waits, on one copy of the world."""
+    """Answers what-if questions about one waiting TrainJob, on a copy of the view."""
 
     def __init__(self, view: View, job: TrainJob, now: Now) -> None:
         self._view = view
@@ -71,7 +73,7 @@ class Questions:
         self._without: Overlay | None = None
 
     def list_changes(self, lacking: Sequence[str]) -> list[UnblockingChange]:
-        """`lacking`: resources of which there is not enough for it; none where something else keeps it."""
+        """`lacking`: the resources that the job lacks; empty if it waits for another reason."""
         found = list(self._try_node())
         if lacking and self._runtime is not None and not self._view.list(LIMIT_RANGES, self.namespace):
             found += self._try_nodes()
@@ -79,13 +81,13 @@ class Questions:
         return sorted(found, key=lambda change: change.loss)
 
     def list_smaller(self) -> list[UnblockingChange]:
-        """What would do where a quota refuses Pods: fewer nodes."""
+        """The changes that help if a quota refuses Pods: fewer nodes."""
         if self._runtime is None or self._view.list(LIMIT_RANGES, self.namespace):
             return []
         return list(self._try_nodes())
 
     def list_releases(self) -> list[str]:
-        """Running gangs (namespace/name) each of whose end alone would start it."""
+        """Running gangs (namespace/name) of which a single one has to end for the job to start."""
         found = []
         holders = [gang.label for gang in read_ledger(self._world).list_holders() if gang.names_jobset]
         for label in holders[:_MOST_TRIED]:
@@ -95,19 +97,19 @@ class Questions:
         return found
 
     def would_start(self, patch: Fields) -> bool:
-        """When it is deleted and submitted again with that change."""
+        """Whether the job would start if it were deleted and resubmitted with this patch."""
         jobset = self._build(patch)
         if jobset is None:
             return False
         return self._starts_anew(jobset)
 
     def would_resume(self) -> bool:
-        """A suspended one: whether it would start at once when resumed."""
+        """Whether the suspended job would start at once if it were resumed."""
         jobset = self._world.find(JOB_SETS, self.namespace, self.name)
         return jobset is not None and self._starts_anew(jobset)
 
     def _starts_anew(self, jobset: Object) -> bool:
-        """Once it is gone and comes again as that JobSet."""
+        """Whether the job would start if it were deleted and created again with this JobSet."""
         world = self._get_without().copy()
         world.add_gang(jobset, self._now)
         if not world.fits_quotas(self.namespace):
@@ -122,7 +124,7 @@ class Questions:
         return world.has_started(self.namespace, self.name)
 
     def _get_without(self) -> Overlay:
-        """The world once the job is deleted, and all have started that this lets start."""
+        """The view after the job was deleted and every job that can then start has started."""
         if self._without is None:
             self._without = self._world.copy()
             self._without.drop_gang(self.namespace, self.name)
@@ -130,7 +132,7 @@ class Questions:
         return self._without
 
     def _build(self, patch: Fields) -> Object | None:
-        """The JobSet of the changed TrainJob; None where nobody would make one."""
+        """The JobSet of the patched TrainJob; None if the controller would not create one."""
         if self._runtime is None:
             return None
         trainjob = merge.apply(self._trainjob, dict(patch))
@@ -138,10 +140,10 @@ class Questions:
         children = build_children(TrainJob(trainjob), self._runtime, context)
         return children.jobset if isinstance(children, Children) else None
 
-    # The job
+    # Changes of the job
 
     def _try_nodes(self) -> Iterator[UnblockingChange]:
-        """The most nodes, fewer than it asks for, with which it starts."""
+        """The largest number of nodes, below the requested one, with which the job starts."""
         assert self._runtime is not None
         asked = decide_num_nodes(self._trainjob, self._runtime)
         most = compute_largest(asked - 1, lambda count: self.would_start(_build_nodes(count)))
@@ -151,12 +153,13 @@ class Questions:
             yield UnblockingChange("nodes", text, how, _build_nodes(most), loss=(asked - most) / asked)
 
     def _try_resources(self, lacking: Sequence[str]) -> Iterator[UnblockingChange]:
-        """With as many nodes, and as much as there is for each of what is lacking."""
+        """The same number of nodes, with the largest available amount of each lacking resource."""
         raw = self._read_resources()
         asked = {**read_amounts(raw.get("limits")), **read_amounts(raw.get("requests"))}
         if any(asked.get(name, 0) < 1 for name in lacking):
             return
-        # Of each alone first, with none of the others: what is lacking of one does not depend on the others.
+        # Try each resource by itself, with the other lacking ones at 0, because the largest amount of one does not
+        # depend on the others.
         most: dict[str, int] = {}
         for name in lacking:
             others = {other: 0 for other in lacking if other != name}
@@ -179,13 +182,13 @@ class Questions:
         yield UnblockingChange("resources", f"with {' and '.join(parts)} on each node", how, patch, loss=float(loss))
 
     def _read_resources(self) -> Fields:
-        """What the container of the trainer asks for now, by the TrainJob or its runtime."""
+        """The current resources of the trainer container, from the TrainJob or its runtime."""
         jobset = self._build({})
         trainer = find_trainer(jobset["spec"]) if jobset is not None else None
         container = find_container(trainer, NODE_CONTAINER) if trainer is not None else None
         return read_fields(container, "resources")
 
-    # The node
+    # Changes of the node
 
     def _try_node(self) -> Iterator[UnblockingChange]:
         node = self._world.find(NODES, "", NODE)
@@ -245,7 +248,8 @@ def _dropping(namespace: str, name: str) -> Callable[[Overlay], None]:
 
 
 def compute_largest(limit: int, works: Callable[[int], bool]) -> int:
-    """The largest number up to `limit` that works, where less works whenever more does; 0: not even one does."""
+    """The largest number up to `limit` that works, by binary search; 0 if none does. If a number works, all smaller
+    ones must work too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -261,8 +265,8 @@ def _build_nodes(count: int) -> Object:
 
 
 def _build_resources(raw: Fields, amounts: Mapping[str, int]) -> Object:
-    """All that the container asks for, because what a TrainJob says stands in place of its runtime's. A limit is
-    lowered with its request, which may not be above it."""
+    """Contains all resources of the container, because the TrainJob's value replaces the runtime's. Limits are lowered
+    together with requests, which must not exceed them."""
     values = {name: _render(name, amount) for name, amount in amounts.items()}
     sections = {}
     for section in ("limits", "requests"):
@@ -272,7 +276,7 @@ def _build_resources(raw: Fields, amounts: Mapping[str, int]) -> Object:
 
 
 def _choose_unit(name: str, asked: int) -> int:
-    """Steps that people would choose, unless what is asked for is finer than they are."""
+    """A step that gives round numbers, unless the requested amount is smaller than that."""
     if name == CPU:
         return 50 if asked > 100 else 1
     if name in ("memory", "ephemeral-storage"):
@@ -281,7 +285,7 @@ def _choose_unit(name: str, asked: int) -> int:
 
 
 def _render(name: str, amount: int) -> str:
-    """As a quantity of the wire."""
+    """The amount as a Kubernetes quantity."""
     if name == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if name in ("memory", "ephemeral-storage") and amount and amount % _MEBI == 0:
@@ -290,7 +294,7 @@ def _render(name: str, amount: int) -> str:
 
 
 def _name(name: str, amount: int) -> str:
-    """The amount alone, after one that was named in full."""
+    """The amount without its unit."""
     return name_amount(name, amount).split(" ")[0]
 
 

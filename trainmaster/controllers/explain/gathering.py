@@ -1,4 +1,5 @@
-"""Fetches what `reasons.explain` reads, through any client: for whoever has no view of its own (commands, REST)."""
+"""Fetches what `reasons.explain` reads through any client, for callers without a view of their own (commands, the REST
+API)."""
 
 from __future__ import annotations
 
@@ -20,15 +21,16 @@ from trainmaster.client.listed import ListedView, fetch
 from trainmaster.jobs.kinds import TRAINING_KINDS
 
 _QUEUE = (PODS, JOB_SETS, JOBS)
-"""What the queue is made of: without all of it, in all namespaces, nothing can be said about who comes first."""
+"""The kinds that determine the queue. The order of the queue is known only if they can be listed in all namespaces."""
 
 
 async def collect(client: Client, namespace: str) -> ListedView:
-    """All that the answer depends on. Who may not list all namespaces gets what the own one says, and no promises."""
+    """Fetches everything that the explanation depends on. A caller that may not list all namespaces gets the objects of
+    its own namespace; the explanation then contains no predictions."""
     jobs = [model.gvr for model in TRAINING_KINDS.values()]
     wanted: dict[GVR, str] = dict.fromkeys((*jobs, *_QUEUE), "")
     wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
-    # ConfigMaps: the snapshots of runtimes, and two policies of the installation.
+    # ConfigMaps contain the snapshots of runtimes and two policies of the installation.
     wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, RESOURCE_QUOTAS: namespace, CONFIG_MAPS: ""}
     view = await fetch(client, wanted)
     if not view.missing.issuperset(jobs) and not view.missing & {*_QUEUE, CONFIG_MAPS}:

@@ -1,9 +1,9 @@
-"""One job explained: its state in one sentence, and where it waits its place, what frees it and what would start
-it now.
+"""Explains one job: its state in one sentence and, if it is waiting, its position, what it waits for and what would
+start it now.
 
-`explain(view, namespace, name, now)` reads a view and nothing else, so the command line (from lists), a server (from
-its own view) and tests get the same answer. Where no node of ours is seen (a cluster with its own scheduler) the
-sentence is what the objects say, and nothing is promised.
+`explain(view, namespace, name, now)` reads nothing but the view, so the command line (from lists), a server (from its
+own view) and tests get the same answer. If the view contains no node of ours (a cluster with its own scheduler), the
+sentence repeats what the objects say, without predictions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
 _QUOTA = "exceeded quota"
-"""In the message of a job whose Pods a quota refuses."""
+"""Part of the message of a job whose Pods are refused by a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +59,24 @@ class JobExplanation:
     state: str
     sentence: str
     reason: str = ""
-    """Of `status.waiting` or the condition that decides; "" where there is none."""
+    """The reason in `status.waiting` or in the condition that determines the state; "" if there is none."""
     since: str = ""
     position: int = 0
-    """In the queue, from 1 on; 0: it is not in the queue."""
+    """The position in the queue, from 1; 0 if the job is not in the queue."""
     queue: int = 0
-    """How many wait for room in all."""
+    """The number of gangs that wait for resources."""
     ahead: tuple[str, ...] = ()
     unblock: tuple[str, ...] = ()
-    """What has to happen, or what to do."""
+    """What has to happen, or what the user can do."""
     changes: tuple[UnblockingChange, ...] = ()
-    """What would start it now, the smallest change first."""
+    """What would start the job now, smallest change first."""
     facts: tuple[str, ...] = field(default=())
-    """What else is worth knowing: deadline, retention, restarts, progress."""
+    """Other useful facts: deadline, retention, restarts, progress."""
 
 
 def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool = True) -> JobExplanation | None:
-    """None: there is no such job. `proposals`: also what would start it, which with hundreds in the queue takes a
-    second for each."""
+    """Returns None if there is no such job. `proposals`: also find out what would start the job, which takes about a
+    second if hundreds of jobs are in the queue."""
     job = _find_job(view, namespace, name)
     return None if job is None else _Explainer(view, job, now, proposals=proposals).explain()
 
@@ -90,8 +90,9 @@ def _find_job(view: View, namespace: str, name: str) -> TrainingJob | None:
 
 
 def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
-    """(namespace, name) of the jobs that say why they wait, those that wait longest first; then those of which a Pod
-    finds no node, as on a cluster whose jobs say nothing, or lacks something (a Secret, a claim)."""
+    """(namespace, name) of the jobs that are waiting. First the jobs whose status says so, longest wait first; then
+    those with a Pod that finds no node (as on a cluster whose jobs have no such status) or lacks something, such as a
+    Secret or a claim."""
     found, unplaced = [], [pod for pod in map(Pod, view.list(PODS, namespace)) if _finds_no_node(pod) or _lacks(pod)]
     for model in TRAINING_KINDS.values():
         troubled = {(pod.namespace, pod.labels.get(model.pod_label)) for pod in unplaced}
@@ -107,7 +108,7 @@ def _finds_no_node(pod: Pod) -> bool:
 
 
 def _lacks(pod: Pod) -> bool:
-    """Whether a Pod that has begun nothing yet says what is missing."""
+    """Whether a Pod that has not started yet says what is missing."""
     waits = map(read_waiting, pod.all_container_statuses)
     return pod.status.get("phase") == "Pending" and any(entry.get("message") for entry in waits)
 
@@ -135,7 +136,7 @@ class _Explainer:
     def _make(self, state: str, sentence: str, **more: Any) -> JobExplanation:
         return JobExplanation(*self._place, state, sentence, **more)
 
-    # Over
+    # Finished jobs
 
     def _explain_end(self, state: str, condition: Fields) -> JobExplanation:
         when = read_text(condition, "lastTransitionTime")
@@ -180,7 +181,7 @@ class _Explainer:
             return self._make(DELETING, f"{sentence}, and kept by {', '.join(kept)}", since=since, unblock=(todo,))
         return self._make(DELETING, f"{sentence}; its Pods are ending", since=since)
 
-    # Not running
+    # Jobs that are not running
 
     def _explain_suspended(self, condition: Fields | None) -> JobExplanation:
         since = read_text(condition, "lastTransitionTime")
@@ -249,7 +250,7 @@ class _Explainer:
         )
 
     def _tell_release(self, label: str) -> str:
-        """When somebody else ends, and how long that may take where it is known."""
+        """The end of another job, with an estimate of when that will be if there is one."""
         namespace, _, name = label.partition("/")
         other = _find_job(self._view, namespace, name)
         text = f"when {label} ends"
@@ -265,14 +266,14 @@ class _Explainer:
         return text
 
     def _look(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
-        """What the scheduler thinks of it, where it is the scheduler's turn."""
+        """The scheduler's verdict on the gang; None if the scheduler is not responsible for it yet."""
         uid, node = self._find_gang(), self._find_node()
         if not uid or node is None:
             return None
         ledger = read_ledger(self._view)
         policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
         room = make_room(node, ledger)
-        # All of the queue: the scheduler's own walk ends where nothing is left to give.
+        # Visit the whole queue. The scheduler itself stops once no resources are left.
         look = SchedulingPass(self._view, ledger, Node(node), room, policy, to_the_end=True).run()
         queue = sum(1 for verdict in look.waiting if verdict.position)
         gang = build_gang(self._place[0], uid)
@@ -287,19 +288,19 @@ class _Explainer:
         return JobSet(found) if found is not None and JobSet(found).is_owned_by(self._job.uid) else None
 
     def _find_gang(self) -> str:
-        """The uid by which the scheduler and its Pods know it; "" while it has none."""
+        """The uid that identifies the gang to the scheduler and on its Pods; "" if there is no gang yet."""
         if not self._job.has_jobset:
             return self._job.uid
         jobset = self._find_jobset()
         return "" if jobset is None else jobset.uid
 
     def _ask(self) -> Questions | None:
-        """Only a TrainJob can be compiled anew, to try what would start it, and only our scheduler can be asked."""
+        """Only a TrainJob can be rebuilt to try changes, and only with our own scheduler."""
         if not isinstance(self._job, TrainJob) or self._find_node() is None:
             return None
         return Questions(self._view, self._job, self._now)
 
-    # At work
+    # Running jobs
 
     def _explain_active(self) -> JobExplanation:
         pods = self._list_pods()
@@ -325,7 +326,7 @@ class _Explainer:
         return [Pod(pod) for pod in pods if (place := job.find_place(pod)) is not None and place.jobset == uid]
 
     def _list_pod_reasons(self, pods: list[Pod]) -> Iterator[str]:
-        """What Pods that do not run yet say, each text once."""
+        """What Pods that are not running yet say, without duplicates."""
         seen = set()
         for pod in pods:
             for waiting in map(read_waiting, pod.all_container_statuses):
@@ -365,7 +366,7 @@ class _Explainer:
 
 
 def _tell_long_wait(verdict: SchedulingVerdict) -> str:
-    """Where the end of no single job would do."""
+    """The advice if no single job's end would be enough."""
     ahead = verdict.position - 1
     if not ahead:
         return "more than one of those that run has to end first"
@@ -379,7 +380,7 @@ def find_advice(reason: str) -> str:
 
 
 def _find_deadline_end(view: View, job: TrainingJob) -> datetime | None:
-    """When its deadline stops it, by the wall clock. None: it has none, or its clock stands still."""
+    """When the deadline stops the job, by the wall clock; None if it has no deadline or is suspended."""
     term = find_deadline(job.raw, find_runtime(job.raw, view) if job.runtime else None)
     if term is None or job.is_suspended:
         return None

@@ -1,10 +1,11 @@
-"""A copy of what the scheduler sees, for questions that begin with "what if".
+"""A copy of what the scheduler sees, for what-if questions.
 
-An `Overlay` is a view with some objects changed; nothing is written anywhere. `play` lets the real scheduler decide on
-it (its own `reconcile`, pass after pass, carrying out nothing but bindings) until nobody else would start. So an answer
-is never a second opinion about the rules of the queue.
+An `Overlay` is a view with some objects changed; nothing is written anywhere. `play` runs the real scheduler on it (its
+own `reconcile`, pass after pass, applying only the bindings) until no other gang would start, so the answers always
+follow the scheduler's own rules.
 
-Used by `changes` and `reasons`; the property test in tests/flow carries out what is promised.
+Used by `changes` and `reasons`. A property test in tests/flow applies the proposed changes and checks that the jobs
+start.
 """
 
 from __future__ import annotations
@@ -32,21 +33,22 @@ from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
 SUPPOSED = "supposed"
-"""The uid of a JobSet that is only thought of."""
+"""The uid of a hypothetical JobSet."""
 _LISTED = (PODS, JOB_SETS, JOBS, NODES)
 _MOST_PASSES = 10_000
-"""Each binds a Pod at least, so that an end comes anyway; this catches a scheduler that goes round in circles."""
+"""A safeguard against a scheduler that never finishes; normally each pass binds at least one Pod."""
 
 
 def read_ledger(view: View) -> SchedulingLedger:
-    """The scheduler's own summary of a view, brought up to date as the scheduler does before it looks."""
+    """The scheduler's ledger for a view, settled and ready to be read."""
     ledger = summarize(view, SchedulingLedger)
     ledger.settle()
     return ledger
 
 
 class Overlay:
-    """Implements `client.view.View`. Objects are shared with the view below: they are replaced, never changed."""
+    """Implements `client.view.View`. Objects are shared with the underlying view, so they are replaced, never
+    modified."""
 
     def __init__(self, base: View) -> None:
         self._base = base
@@ -63,7 +65,7 @@ class Overlay:
         twin._others = dict(self._others)
         return twin
 
-    # View
+    # The view
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         if gvr in self._objects:
@@ -82,7 +84,7 @@ class Overlay:
     def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return [obj for obj in self.list(gvr, namespace) if ObjectModel(obj).is_owned_by(owner_uid)]
 
-    # What if
+    # Hypothetical changes
 
     def put(self, gvr: GVR, obj: Object) -> None:
         place = (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
@@ -95,14 +97,14 @@ class Overlay:
         self._objects[gvr].pop((namespace, name), None)
 
     def drop_gang(self, namespace: str, name: str) -> None:
-        """The JobSet goes, with its Jobs and Pods."""
+        """Removes the JobSet with its Jobs and Pods."""
         self.drop(JOB_SETS, namespace, name)
         for gvr in (JOBS, PODS):
             for obj in self.list(gvr, namespace, {labels.JOBSET_NAME: name}):
                 self.drop(gvr, namespace, obj["metadata"]["name"])
 
     def add_gang(self, jobset: Object, now: Now) -> None:
-        """The JobSet comes new, with the Pods that its Jobs would make first."""
+        """Adds the JobSet as if it had just been created, with the Pods that its Jobs would create first."""
         own = {name: value for name, value in jobset["metadata"].items() if name != "annotations"}
         meta = {**own, "uid": SUPPOSED, "creationTimestamp": format_time(now.wall), "generation": 1}
         obj = {**jobset, "metadata": meta, "spec": {**jobset["spec"], "suspend": False}, "status": {}}
@@ -111,7 +113,7 @@ class Overlay:
             self.put(PODS, pod)
 
     def fits_quotas(self, namespace: str) -> bool:
-        """Whether the Pods of the namespace that are not over, those thought of among them, keep to its quotas."""
+        """Whether the unfinished Pods of the namespace, including the hypothetical ones, are within its quotas."""
         pods = [pod["spec"] for pod in self.list(PODS, namespace) if not Pod(pod).is_over]
         for quota in self._base.list(RESOURCE_QUOTAS, namespace):
             hard = ResourceQuota(quota).hard
@@ -126,7 +128,7 @@ class Overlay:
         return True
 
     def play(self, now: Now) -> None:
-        """Until nobody who waits would start."""
+        """Runs the scheduler until no waiting gang would start."""
         for _ in range(_MOST_PASSES):
             plan = reconcile(self, BIND, now)
             bindings = [
@@ -140,7 +142,7 @@ class Overlay:
         raise AssertionError("the scheduler finds no end")
 
     def has_started(self, namespace: str, name: str) -> bool:
-        """All Pods that the JobSet has now are bound."""
+        """Whether all current Pods of the JobSet are bound."""
         jobset = self.find(JOB_SETS, namespace, name)
         if jobset is None:
             return False
@@ -171,7 +173,7 @@ class Overlay:
                 yield {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
 
     def _get_priority(self, spec: Fields) -> int:
-        """As admission: of the class that is named, else of the default one."""
+        """As in admission: the priority of the named class, otherwise of the default class."""
         name = spec.get("priorityClassName")
         classes = self._base.list(PRIORITY_CLASSES)
         chosen = [entry for entry in classes if entry["metadata"]["name"] == name] if name else []
@@ -181,7 +183,7 @@ class Overlay:
 
 
 def _complete(spec: Fields) -> Object:
-    """A limit without a request asks for as much: Pods are stored so, templates are not."""
+    """Copies limits to missing requests. This is done for stored Pods, but not for templates."""
     done = dict(spec)
     for group in ("containers", "initContainers"):
         if spec.get(group):

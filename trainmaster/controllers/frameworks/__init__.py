@@ -1,7 +1,7 @@
-"""What a training framework adds to its Pods, one module each, as pure functions.
+"""What each training framework adds to its Pods, one module each, as pure functions.
 
-`FRAMEWORKS` is by the name in the runtime's `mlPolicy`, `GANGS` by the name in its `podGroupPolicy`. To support a
-framework: one module with a `Framework` value, one line here.
+`FRAMEWORKS` is keyed by the name in the runtime's `mlPolicy`, `GANGS` by the name in its `podGroupPolicy`. To add a
+framework, write a module with a `Framework` value and add a line here.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ FRAMEWORKS: Mapping[str, Framework] = {
 }
 
 Gang: TypeAlias = Callable[[Training, Fields, Object], Injection]
-"""(the job with its final counts, the policy's values, the JobSet)."""
+"""(the job with its final Pod counts, the policy's fields, the JobSet)"""
 GANGS: Mapping[str, Gang] = {"coscheduling": coscheduling.inject, "volcano": volcano.inject}
 
 
 def select_framework(runtime: Fields) -> Framework:
-    """The framework that the runtime's policy names; plain when it names none."""
+    """The framework that the runtime's policy names; plain if it names none."""
     name, _ = read_framework(runtime)
     return FRAMEWORKS.get(name, plain.FRAMEWORK)
 
 
 def inject_gangs(training: Training, runtime: Fields, jobset: Object, context: FrameworkContext) -> list[Injection]:
-    """One answer per policy. Where nobody reads PodGroups the marks on the Pods stay, and a remark says so."""
+    """One result per policy. If nothing reads PodGroups, only the labels and annotations on the Pods are kept, with a
+    remark."""
     policies = read_fields(runtime, "spec", "podGroupPolicy")
     answers = []
     for name, gang in GANGS.items():

@@ -1,8 +1,8 @@
-"""What a framework is told about a job, and what it answers. Frameworks import `api` only, and are pure.
+"""The interface between the TrainJob controller and the frameworks. Frameworks import `api` only, and are pure.
 
-A framework answers with data: how many Pods each job has, what goes into which container, and which objects the job
-needs beside its JobSet. Key pairs are the one thing that must be random; the `FrameworkContext` brings the functions
-that make them, and they are called only when the object does not exist yet.
+A framework returns data: how many Pods each job has, what goes into which container, and which objects the job needs
+besides its JobSet. Key pairs must be random, so the `FrameworkContext` provides the functions that make them; they are
+called only if the object does not exist yet.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from trainmaster.api.training.steps import NODE
 from trainmaster.controllers.frameworks import keys
 
 COORDINATOR_PORT = 29500
-"""Torch, JAX and XGBoost rendezvous on this port in every Pod."""
+"""The rendezvous port of Torch, JAX and XGBoost in every Pod."""
 RANK: Fields = {"fieldRef": {"fieldPath": f"metadata.annotations['{COMPLETION_INDEX}']"}}
-"""The number of a Pod within its Job, as the value of a variable."""
+"""The completion index of a Pod, as the value of an environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressServer:
-    """Where training code reports to."""
+    """The server that training code reports its progress to."""
 
     url: str
-    """Scheme, host and port. It may name variables of the Pod, `$(NAME)`."""
+    """Scheme, host and port. May refer to environment variables of the Pod as `$(NAME)`."""
     ca: str = ""
-    """Certificates, PEM, that it is known by; "" are those of the API server."""
+    """The certificates to verify the server with, in PEM; "" means those of the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkContext:
-    """Where the controllers run, and what must come from outside a pure function."""
+    """The environment of the controllers, and functions that are not pure."""
 
     on_cluster: bool = False
-    """A Kubernetes cluster: PodGroups and Flux have somebody who understands them."""
+    """Whether this is a Kubernetes cluster, where other components can handle PodGroups and Flux."""
     progress: ProgressServer | None = None
-    """None: containers are told of none. Upstream's gate `TrainJobStatus`, off."""
+    """None: containers get no progress variables. Corresponds to upstream's feature gate `TrainJobStatus` being off."""
     make_ssh_keys: Callable[[], keys.KeyPair] = keys.make_ssh_keys
     make_curve_keys: Callable[[], keys.KeyPair] = keys.make_curve_keys
 
@@ -52,23 +52,23 @@ class Training:
     namespace: str
     runtime_name: str
     policy: Fields
-    """The framework's own part of the runtime's mlPolicy."""
+    """The framework's section of the runtime's mlPolicy."""
     trainer: Fields
     """spec.trainer; empty when the TrainJob has none."""
     jobs: Sequence[Object]
-    """replicatedJobs with the TrainJob's values filled in. Read-only."""
+    """`replicatedJobs` with the TrainJob's values filled in. Read-only."""
     counts: Mapping[str, int]
-    """Pods of each job so far: from the template, for the trainer from mlPolicy or the TrainJob."""
+    """The number of Pods of each job so far: from the template or, for the trainer, from mlPolicy or the TrainJob."""
     trainer_job: str
-    """Name of the job with the label `trainer`; "" when no job carries it."""
+    """The name of the job with the label `trainer`; "" if there is none."""
     resources: Fields
     """Requests and limits of one node's trainer container."""
     runtime_command: Sequence[str]
-    """The trainer container's command in the runtime."""
+    """The command of the trainer container in the runtime."""
     runtime_env: Sequence[Fields]
-    """Its environment there."""
+    """The environment of the trainer container in the runtime."""
     subdomain: str
-    """Under which the Pods' names resolve: the runtime's, else the job's name."""
+    """The domain of the Pods' DNS names: the runtime's, otherwise the job's name."""
 
     @property
     def num_nodes(self) -> int:
@@ -76,7 +76,7 @@ class Training:
 
     @property
     def num_proc_per_node(self) -> int | str | None:
-        """int, `auto`, `cpu`, `gpu`: the TrainJob's, else the runtime's, else None."""
+        """An int, `auto`, `cpu` or `gpu`, from the TrainJob, otherwise from the runtime; None if neither sets it."""
         asked = self.trainer.get("numProcPerNode")
         return self.policy.get("numProcPerNode") if asked is None else asked
 
@@ -86,14 +86,14 @@ class Training:
 
     @property
     def coordinator(self) -> str:
-        """The stable name of the first node."""
+        """The stable DNS name of the first node."""
         job = self.trainer_job or NODE
         return f"{self.name}-{job}-0-0.{self.subdomain}"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPart:
-    """What goes into one container and its Pod. Entries of the same name, port or path are replaced."""
+    """What is added to one container and its Pod. Existing entries with the same name, port or path are replaced."""
 
     job: str
     container: str = NODE
@@ -105,20 +105,20 @@ class ContainerPart:
     command: tuple[str, ...] | None = None
     """Replaces the container's command."""
     drop_args: bool = False
-    """The arguments have become part of the command."""
+    """Whether to remove the arguments, because the command contains them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """An object that the job needs beside its JobSet."""
+    """An object that the job needs besides its JobSet."""
 
     gvr: GVR
     kind: str
     name: str
     make: Callable[[], Object]
-    """The object's fields apart from apiVersion, kind and metadata."""
+    """The fields of the object other than apiVersion, kind and metadata."""
     once: bool = False
-    """Made when it is not there and then left alone: it holds a secret."""
+    """Whether the object is created if missing and never updated, because it contains a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Injection:
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
     remark: str = ""
-    """What this installation does otherwise than the runtime asks, in a sentence for an event."""
+    """How this installation deviates from what the runtime asks for; a sentence for an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Framework:
     name: str
     inject: Callable[[Training, FrameworkContext], Injection]
     list_problems: Callable[[Training, FrameworkContext], Sequence[str]]
-    """Sentences that say what of the policy, or of the job under it, cannot be carried out."""
+    """Returns sentences that say which parts of the policy, or of the job under it, are not supported."""
 
 
 def list_no_problems(training: Training, context: FrameworkContext) -> Sequence[str]:

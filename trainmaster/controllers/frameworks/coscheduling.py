@@ -1,6 +1,6 @@
 """Gangs for the coscheduling plugin of kube-scheduler: a label on every Pod and a PodGroup.
 
-Operator mode only. On one machine our own scheduler admits every job whole, so the PodGroup would have no reader.
+Operator mode only. In embedded mode our own scheduler starts gangs as a whole, so nothing would read the PodGroup.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Flux: every node starts a broker of one overlay network; the first one runs the job in it.
+"""Flux: every node starts a broker of one overlay network, and the first one runs the job in it.
 
-Clusters only: here is no image to install the broker from (the fidelity table says so). The settings that upstream
-reads from the environment (`FLUX_VIEW_IMAGE`, `FLUX_NETWORK_DEVICE`, `FLUX_QUEUE_POLICY`) are read here too. The
-broker's certificate is random; the command is quoted, so that arguments with spaces arrive whole.
+Operator mode only: embedded mode has no image to install the broker from (see the fidelity table). The settings that
+upstream reads from the environment (`FLUX_VIEW_IMAGE`, `FLUX_NETWORK_DEVICE`, `FLUX_QUEUE_POLICY`) are supported. The
+broker's certificate is random; the command is quoted, so arguments may contain spaces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a gang asks for as a whole: the number of its Pods and the sum of their requests."""
+"""The total of a gang: the number of its Pods and the sum of their requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sum_requests(jobs: Sequence[Object], counts: Mapping[str, int]) -> dict[str,
 
 
 def _measure_pod(job: Object) -> Mapping[str, tuple[Fraction, str]]:
-    """Kubernetes' arithmetic: all containers together, or the largest init container if that is more."""
+    """As in Kubernetes: the sum of all containers, or the largest init container if that is more."""
     sums: dict[str, tuple[Fraction, str]] = {}
     for container in list_containers(job):
         for name, value in read_fields(container, "resources", "requests").items():
@@ -44,7 +44,7 @@ def _measure_pod(job: Object) -> Mapping[str, tuple[Fraction, str]]:
 
 
 def _show(total: Fraction, sample: str) -> str:
-    """In the family of suffixes in which the first request was written."""
+    """Written with the same family of suffixes as the first request."""
     if sample.endswith("i") and total.denominator == 1:
         whole = total.numerator
         return quantity.canonical(f"{whole // 1024}Ki" if whole % 1024 == 0 else str(whole))

@@ -1,7 +1,7 @@
-"""JAX: the coordinator's address, the number of processes and each one's number, for `jax.distributed.initialize`.
+"""JAX: the coordinator's address, the number of processes and the index of each, for `jax.distributed.initialize`.
 
-Injected also without `spec.trainer`, as for torch. `numProcPerNode` means nothing here: a process drives all devices
-of its node.
+Also injected without `spec.trainer`, as for torch. `numProcPerNode` has no effect: one process drives all devices of
+its node.
 """
 
 from __future__ import annotations

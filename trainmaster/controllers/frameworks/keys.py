@@ -1,4 +1,4 @@
-"""Key pairs for MPI's ssh and for Flux, random, and imported only when one is made."""
+"""Random key pairs for MPI's ssh and for Flux. The cryptography package is imported only when a key pair is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def make_ssh_keys() -> KeyPair:
 
 
 def make_curve_keys() -> KeyPair:
-    """X25519 in Z85, as CURVE certificates hold it. Upstream derives it from the TrainJob's uid, which is no secret."""
+    """An X25519 key pair in Z85, the format of CURVE certificates. Upstream derives it from the TrainJob's uid, which
+    is not a secret."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415  # only Flux jobs need it
     from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
 
@@ -43,7 +44,7 @@ def make_curve_keys() -> KeyPair:
 
 
 def encode_z85(data: bytes) -> str:
-    """ZeroMQ's base 85; the length is a multiple of four."""
+    """ZeroMQ's base 85. The length of the data must be a multiple of four."""
     text: list[str] = []
     for start in range(0, len(data), 4):
         number = int.from_bytes(data[start : start + 4], "big")
@@ -56,5 +57,5 @@ def encode_z85(data: bytes) -> str:
 
 
 def encode_data(text: str) -> str:
-    """A value of a Secret's `data`."""
+    """Encodes a value for a Secret's `data`."""
     return base64.b64encode(text.encode()).decode()

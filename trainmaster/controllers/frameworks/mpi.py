@@ -1,8 +1,8 @@
-"""MPI (Open MPI): a launcher that reaches the nodes by ssh, with a hostfile and a key pair of the job's own.
+"""MPI (Open MPI): a launcher that reaches the nodes by ssh, with a hostfile and a key pair per job.
 
-Jobs and containers have fixed names: `launcher` and `node`, with a container `node` in both. With `runLauncherAsNode`
-the launcher is one of the asked nodes; upstream then still starts one worker when a single node is asked, and so do
-we (jobs are compared with upstream's).
+Jobs and containers have fixed names: `launcher` and `node`, each with a container `node`. With `runLauncherAsNode` the
+launcher is one of the requested nodes. If one node is requested, upstream still starts one worker, and so do we,
+because our objects are compared with upstream's.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _inject(training: Training, context: FrameworkContext) -> Injection:
 
 
 def decide_counts(training: Training) -> Mapping[str, int]:
-    """The asked number of nodes counts workers, and with `runLauncherAsNode` the launcher too."""
+    """The requested number of nodes is the number of workers and, with `runLauncherAsNode`, the launcher."""
     counts = dict(training.counts)
     names = {job["name"]: find_ancestor(job) for job in training.jobs}
     nodes = training.trainer.get("numNodes")
     if names.get(LAUNCHER) == TRAINER:
-        # The policy's number went to the job with the label; more than one launcher is never meant.
+        # The policy's number was applied to the job with the label; there is always exactly one launcher.
         counts[LAUNCHER] = 1
         if nodes is None and training.num_nodes > 1:
             nodes = training.num_nodes

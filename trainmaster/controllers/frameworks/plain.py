@@ -1,4 +1,4 @@
-"""No framework: the number of nodes and the TrainJob's own environment, nothing else."""
+"""No framework: only the number of nodes and the TrainJob's own environment."""
 
 from __future__ import annotations
 

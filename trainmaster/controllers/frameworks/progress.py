@@ -1,8 +1,8 @@
 """How training code reports its progress: three variables and a volume in every container of the trainer's Pods.
 
-The names, the path and the token (an hour, for the audience of that one TrainJob) are those of upstream's plugin
-`TrainJobStatus`. Where the reports go to the API server itself, its certificates are in a ConfigMap that every
-namespace has; elsewhere the job gets a ConfigMap of its own, as upstream's does.
+The names, the path and the token (valid for an hour, for the audience of that TrainJob) are those of upstream's plugin
+`TrainJobStatus`. If the reports go to the API server itself, its certificates are in a ConfigMap that exists in every
+namespace; otherwise each job gets its own ConfigMap, as upstream.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Torch: the PET_* variables that torchrun reads, and the rendezvous port. torchtune's command comes from here too.
+"""Torch: the PET_* variables that torchrun reads, the rendezvous port, and the command of torchtune.
 
-Values follow upstream's plugin: processes per node are the TrainJob's number, else `auto` when the node has GPUs, else
-the number of CPUs (at least one). They are injected also when the TrainJob has no `spec.trainer` (a listed
-difference: upstream then injects nothing, and a torchrun command cannot find its peers).
+Values follow upstream's plugin: the number of processes per node is the TrainJob's, otherwise `auto` if the node has
+GPUs, otherwise the number of CPUs (at least one). The variables are also injected if the TrainJob has no
+`spec.trainer`. This is a documented difference: upstream then injects nothing, and torchrun cannot find its peers.
 
-The elastic policy of Trainer 2.1, which upstream never carried out, becomes torchrun's own: a range of nodes, restarts
-of the workers, and a rendezvous that members may leave and join.
+The elastic policy of Trainer 2.1, which upstream never implemented, is mapped to torchrun's own: a range of nodes,
+restarts of the workers, and a rendezvous that members can leave and join.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _inject(training: Training, context: FrameworkContext) -> Injection:
 
 
 def decide_counts(training: Training) -> Mapping[str, int]:
-    """An elastic job starts with as many nodes as it may have, unless the TrainJob says otherwise."""
+    """An elastic job starts with its maximum number of nodes unless the TrainJob sets another."""
     elastic = read_fields(training.policy, "elasticPolicy")
     if not elastic or not training.trainer_job or training.trainer.get("numNodes") is not None:
         return {}
@@ -87,7 +87,7 @@ def decide_processes_per_node(training: Training) -> str:
 
 
 def build_tune_command(training: Training) -> tuple[str, ...]:
-    """`tune run` with the recipe that fits, and with the paths that the runtime's volumes give."""
+    """`tune run` with the matching recipe and the paths of the runtime's volumes."""
     processes = decide_processes_per_node(training)
     shape = torchtune.RecipeShape(
         training.num_nodes, int(processes) if processes.isdigit() else processes, count_gpus(training.resources)
@@ -102,7 +102,7 @@ def build_tune_command(training: Training) -> tuple[str, ...]:
 
 
 def list_targets(policy: Fields) -> list[tuple[str, str]]:
-    """(job, container) besides the trainer's own that get the variables too."""
+    """(job, container) pairs that get the variables in addition to the trainer's own."""
     targets = list_items(policy, "envInjection", "targets")
     return [(target["jobName"], name) for target in targets for name in list_items(target, "containerNames")]
 

@@ -1,7 +1,7 @@
 """Gangs for Volcano: an annotation on every Pod and a PodGroup with queue, priority and topology.
 
-Operator mode only, as `coscheduling`. The queue is an annotation of the JobSet, which a runtime sets and a TrainJob
-may override.
+Operator mode only, like `coscheduling`. The queue is an annotation of the JobSet, which a runtime sets and a TrainJob
+can override.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """XGBoost: the DMLC_* variables of the rabit tracker, which runs beside the first worker.
 
-There is one worker per GPU, or one per node without GPUs, as upstream counts them.
+As upstream, there is one worker per GPU, or one per node without GPUs.
 """
 
 from __future__ import annotations

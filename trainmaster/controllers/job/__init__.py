@@ -1,1 +1,1 @@
-"""Job (Indexed) -> Pods, counts, Complete and Failed. Embedded mode only."""
+"""Reconciles Jobs (Indexed and NonIndexed): Pods, counts, the Complete and Failed conditions. Embedded mode only."""

@@ -1,7 +1,7 @@
-"""How many Pods should run, which of too many go, and which come when there are too few.
+"""Decides how many Pods should run, which to stop if there are too many, and which to create if there are too few.
 
-Pure arithmetic over a tally; the pass in `reconciler` turns the answers into writes. Numbers are slots: completion
-indexes, or serial numbers where a Job has none.
+Pure computation on a `Tally`; `passes` turns the results into writes. Pods are identified by slot numbers: completion
+indexes, or serial numbers for a Job without indexes.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.timeline import Now
 
 MOST = 500
-"""Pods made or stopped in one pass, as upstream; between two passes others get their turn."""
+"""The maximum number of Pods created or stopped in one pass, as upstream, so that other Jobs are not held up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
     numbers: tuple[int, ...] = ()
-    """Slots whose Pods may be made now."""
+    """Slots whose Pods can be created now."""
     pause: float | None = None
-    """Seconds until the next one may be made."""
+    """Seconds until the next Pod can be created."""
     is_all: bool = True
-    """Nothing waits for its time."""
+    """Whether no Pod has to wait for its back-off or for another pass."""
     is_cut: bool = False
-    """There are more than one pass makes."""
+    """Whether there are more Pods to create than one pass allows."""
 
 
 def count_wanted(job: Job, tally: Tally) -> int:
     if job.completions is None:
-        # After the first success the others run out and none is replaced.
+        # After the first success the other Pods run to completion, and none is replaced.
         return len(tally.running) if tally.succeeded else job.parallelism
     return max(0, min(job.parallelism, job.completions - tally.succeeded))
 
 
 def list_surplus(job: Job, tally: Tally) -> list[int]:
-    """The running slots to give up, those first whose loss costs least."""
+    """Running slots to stop, the least valuable first."""
     surplus = len(tally.running) - count_wanted(job, tally)
     if surplus <= 0:
         return []
@@ -49,7 +49,8 @@ def list_surplus(job: Job, tally: Tally) -> list[int]:
 
 
 def _get_worth(pod: Pod) -> tuple[object, ...]:
-    """Upstream's order: assigned, running, ready, ready for long, rarely restarted, old."""
+    """Upstream's order; preferred Pods are assigned, running, ready, ready for longer, restarted less often, and
+    older."""
     return (
         bool(pod.node),
         {"Pending": 0, "Unknown": 1}.get(pod.phase, 2),
@@ -61,7 +62,7 @@ def _get_worth(pod: Pod) -> tuple[object, ...]:
 
 
 class _Reversed:
-    """Sorts the later time before the earlier one."""
+    """Sorts later times before earlier ones."""
 
     __slots__ = ("text",)
 
@@ -111,7 +112,7 @@ def _list_free(job: Job, tally: Tally, count: int, *, waits_for_end: bool) -> li
 
 
 def _split_by_pause(job: Job, tally: Tally, free: list[int], policy: BackoffPolicy, now: Now) -> Missing:
-    """Each index waits for itself."""
+    """Each index has its own back-off."""
     pauses: dict[int, float] = {}
     for index in free:
         slot = tally.books.slots.get(index, Slot())
@@ -127,7 +128,7 @@ def _cut(numbers: tuple[int, ...]) -> Missing:
 
 
 def _get_pause(job: Job, policy: BackoffPolicy, failures: int, at: str, now: Now, index: int | None = None) -> float:
-    """Seconds. Each failure has a pause of its own, even where the clock was set and shows the same time again."""
+    """Seconds. Failures are timed separately, even if the clock was set back and shows the same time again."""
     if not at:
         return 0.0
     what = f"failure {failures}" if index is None else f"failure {failures} of index {index}"

@@ -1,6 +1,6 @@
-"""Which Pods are the Job's: those it controls and, of those without a controller, the ones its selector matches.
+"""Determines which Pods belong to the Job: those it controls, and Pods without a controller that its selector matches.
 
-Ownership is by uid. A Pod whose labels no longer match is let go, uncounted; an orphan that matches is taken in.
+Ownership is by uid. A Pod whose labels no longer match is released without being counted; a matching orphan is adopted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
 
 _SHARE = 0.0001
-"""Seconds per Pod: some twenty times of what looking at it costs."""
+"""The delay in seconds per Pod, about twenty times the cost of examining the Pod."""
 _LONGEST = 1.0
-"""Upstream gathers for one second, always."""
+"""The longest delay, in seconds; upstream always waits for one second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Claims:
     pods: tuple[PodFacts, ...]
     adopted: tuple[Patch, ...]
     foreign: frozenset[str]
-    """Uids of Pods that the Job controls and its selector does not match."""
+    """Uids of Pods that the Job controls but its selector does not match."""
 
 
 def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Claims:
-    """`serial`: the number that the next adopted Pod of a Job without indexes gets."""
+    """`serial`: the serial number for the next adopted Pod of a Job without indexes."""
     selector = parse_object(read_fields(job.spec, "selector"))
     assert selector is not None, "only an absent selector is none"
     pods = [*memo.read(job.uid, view.owned(PODS, job.namespace, job.uid))]
@@ -57,17 +57,17 @@ def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Claims:
 
 
 def _list_foreign(selector: LabelSelector, pods: Iterable[PodFacts]) -> Iterator[str]:
-    """Uids of those that do not match."""
+    """Uids of the Pods that do not match."""
     equal = selector.equal
     if len(selector.requirements) == 1 and labels.CONTROLLER_UID in equal:
-        # The usual selector.
+        # Fast path for the selector that the API server generates.
         wanted = equal[labels.CONTROLLER_UID]
         return (facts.uid for facts in pods if facts.controller_label != wanted)
     return (facts.uid for facts in pods if not selector.matches(facts.pod.labels))
 
 
 def _list_orphans(view: View, job: Job, selector: LabelSelector, own: int) -> list[Object]:
-    """`own`: how many Pods the Job controls that match."""
+    """`own`: the number of matching Pods that the Job controls."""
     if not selector.requirements:
         return []
     found = view.list(PODS, job.namespace, job.spec["selector"].get("matchLabels"))
@@ -93,15 +93,15 @@ def build_release(job: Job, pod: Pod) -> Patch:
 
 
 def gather(view: View, pod: Object) -> float:
-    """A look at a large Job costs as much as all its Pods together: what they report is gathered for a moment."""
+    """Delays the pass over a large Job, to batch changes: each pass examines all of the Job's Pods."""
     owner = Pod(pod).controller
     job = view.find(JOBS, pod["metadata"].get("namespace", ""), owner["name"]) if owner else None
     return 0.0 if job is None else _decide_delay(Job(job))
 
 
 def gather_own(view: View, raw: Object) -> float:
-    """A change of the Job itself is mostly the status that its last pass wrote. What a person has asked for, and an
-    end that was decided, does not wait."""
+    """A change of the Job is usually the status written by its last pass, so it can wait. Suspending, resuming and
+    ending the Job happen at once."""
     job = Job(raw)
     if job.is_suspended != job.is_true("Suspended"):
         return 0.0
@@ -115,15 +115,15 @@ def _decide_delay(job: Job) -> float:
 
 
 def map_job(view: View, raw: Object) -> Iterable[Request]:
-    """Itself, unless it has ended and may stay: Pods that are left of it wake it."""
+    """The Job itself, unless it has finished and has no TTL. Pods that remain trigger their own requests."""
     job = Job(raw)
     is_kept = job.is_finished and "ttlSecondsAfterFinished" not in job.spec
     return () if is_kept else map_to_self(view, raw)
 
 
 def map_pod(view: View, raw: Object) -> Iterable[Request]:
-    """A Pod wakes its controller; an orphan wakes the Job that its label names, which may take it in. A Pod that has
-    ended is of no interest to a Job that has."""
+    """The controller of the Pod; for an orphan the Job that its label names, which may adopt it. Finished Pods of
+    finished Jobs are ignored."""
     pod = Pod(raw)
     owner = pod.controller
     if owner is not None:
@@ -136,6 +136,6 @@ def map_pod(view: View, raw: Object) -> Iterable[Request]:
 
 
 def _has_ended(view: View, namespace: str, owner: Fields) -> bool:
-    """Whether the owner is a Job that is over."""
+    """Whether the owner is a finished Job."""
     found = view.find(JOBS, namespace, owner["name"])
     return found is not None and found["metadata"]["uid"] == owner["uid"] and Job(found).is_finished

@@ -1,15 +1,15 @@
-"""The books of a Job: which Pods must exist, so that one that vanished is noticed, and none is counted twice.
+"""Records which Pods of a Job must exist, so that a missing Pod is noticed and no Pod is counted twice.
 
-Every Pod belongs to a slot: in Indexed Jobs the completion index with an attempt, else a serial number. A slot is open
-from the birth of its Pod until its end has been counted. So of each Pod exactly one end is counted, in whatever order
-Pods end, vanish or stay for ever; an open slot without a Pod is a Pod that somebody removed by force.
+Every Pod belongs to a slot: the completion index and attempt in an Indexed Job, otherwise a serial number. A slot is
+open from the creation of its Pod until the Pod's end is counted. So each Pod is counted exactly once, regardless of the
+order in which Pods end, disappear or remain; an open slot without a Pod means that somebody force-deleted the Pod.
 
-The books are an annotation, written in the same status write as the counts they explain, so the two never disagree. A
-Job that runs without incidents needs none: its books follow from `status.active` (`_derive`). Finished Jobs have none.
-Times stand in them only while a replacement waits for its time.
+The record (`Books`) is an annotation, written together with the counts in the status, so the two always agree. It is
+omitted if it can be derived from `status.active` (`_derive`), which is the case until a Pod fails or is deleted, and
+for finished Jobs. It contains times only while a replacement waits for its back-off.
 
-The reader trusts that a view which shows the Job's last status also shows the Pods made before it. The embedded view
-does; a view that is older than the Job's status makes a plan whose status write is refused.
+This relies on a view that shows the Job's last status also showing the Pods created before it. The embedded view does;
+with a view older than the Job's status, the plan's status write is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainmaster.controllers.job.keys import BOOKS
 from trainmaster.jobs.models.batch import Job
 
 _MOST = 100_000
-"""No Job has more Pods at once; a status that says so was not written here."""
+"""The maximum number of Pods of a Job; a higher number in the status was not written by this controller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class Slot:
     attempt: int = 0
     open: bool = True
     failures: int = 0
-    """Counted failures of the index before this attempt; after it when closed."""
+    """Counted failures of the index before this attempt; if the slot is closed, including this attempt."""
     ignored: int = 0
     verdict: str = ""
-    """What the failure policy says about a Pod that is still ending. Should it vanish, this is what counts."""
+    """The failure policy's action for a Pod that is still terminating; used if the Pod disappears."""
     at: str = ""
-    """When the last Pod failed; only while its replacement waits."""
+    """When the last Pod failed; set only while its replacement waits."""
 
 
 FIRST = Slot()
-"""The slot of a Pod without a history. Shared, so that books of thousands of such Pods are made and compared fast."""
+"""The slot of a Pod without previous attempts. Shared, which makes creating and comparing thousands of them fast."""
 
 
 def make_slot(attempt: int, failures: int, ignored: int) -> Slot:
@@ -55,17 +55,17 @@ def make_slot(attempt: int, failures: int, ignored: int) -> Slot:
 class Books:
     slots: dict[int, Slot] = field(default_factory=dict)
     next: int = 0
-    """The next serial number. Indexed Jobs have none."""
+    """The next serial number. Not used for Indexed Jobs."""
     failures: int = 0
-    """Failed Pods since the last success: how long replacements wait."""
+    """Failed Pods since the last success; determines the back-off."""
     at: str = ""
-    """When the last of them failed; only while a replacement waits."""
+    """When the last of them failed; set only while a replacement waits."""
 
     def copy(self) -> Books:
         return Books(dict(self.slots), self.next, self.failures, self.at)
 
     def close(self, slot: int, *, indexed: bool) -> None:
-        """Its Pod may go without being counted."""
+        """Closes the slot, so that the end of its Pod is not counted."""
         if indexed:
             self.slots[slot] = replace(self.slots[slot], open=False, verdict="", at="")
         else:
@@ -82,19 +82,19 @@ def read_books(job: Job) -> Books:
     try:
         return _decode(orjson.loads(text))
     except (ValueError, TypeError, AttributeError, KeyError):
-        # Edited by hand. What can be seen is all that is left to go by.
+        # Somebody edited the annotation, so start from the existing Pods.
         return Books(next=_count_ended(job.status))
 
 
 def render_books(books: Books, job: Job, status: Fields) -> str | None:
-    """The annotation that goes with that status; None when the status alone tells as much."""
+    """The annotation that belongs to the status; None if it can be derived from the status."""
     if books == _derive(job, status):
         return None
     return orjson.dumps(_encode(books), option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _derive(job: Job, status: Fields) -> Books:
-    """Without incidents the lowest free slots are open, each in its first attempt."""
+    """Assumes that the lowest free slots are open, each with its first attempt."""
     active = min(int(status.get("active") or 0), _MOST)
     if not job.is_indexed:
         ended = _count_ended(status)
@@ -102,7 +102,7 @@ def _derive(job: Job, status: Fields) -> Books:
     settled = {
         index for name in ("completedIndexes", "failedIndexes") for index in parse_indexes(read_text(status, name))
     }
-    # So many are enough, whichever of them are settled.
+    # This range is large enough, whichever indexes are settled.
     free = (number for number in range(active + len(settled)) if number not in settled)
     return Books(dict.fromkeys(islice(free, active), FIRST))
 

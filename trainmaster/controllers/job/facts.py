@@ -1,8 +1,8 @@
-"""What a pass asks every Pod, read once for each version of the Pod.
+"""The properties of a Pod that a pass needs, read once per version of the Pod.
 
-A look at a Job looks at all its Pods; most have not changed since the last one. `PodFactsMemo` keeps the answers of
-large Jobs from one look to the next. An answer belongs to one object in memory, which nobody changes and which the memo
-keeps alive, so it is never out of date, whatever becomes of revisions: with and without a memo every plan is the same.
+A pass examines all Pods of the Job, and most have not changed since the last pass. `PodFactsMemo` caches the facts of
+large Jobs between passes. Facts belong to one immutable object in memory, which the cache keeps alive, so they are
+never stale: plans are the same with and without the cache.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
 
 SMALL = 32
-"""Jobs of so many Pods are looked at at once, whenever one of them changes, and nothing is kept about them."""
+"""Up to this number of Pods, changes of a Job are handled without delay and nothing is cached."""
 _MOST_JOBS = 64
-"""Large Jobs that are remembered; one that is forgotten costs some milliseconds."""
+"""The number of large Jobs in the cache. A cache miss costs a few milliseconds."""
 
 
 @dataclass(slots=True)
 class PodFacts:
-    """Never changed; not frozen, because that makes thousands of them slow to make."""
+    """Treat as immutable; not frozen, because creating thousands of frozen instances is slow."""
 
     pod: Pod
     uid: str
@@ -33,7 +33,7 @@ class PodFacts:
     is_terminating: bool
     is_ready: bool
     waiting: str | None
-    """What a Pod that no node takes says about itself."""
+    """The waiting annotation of a Pod that could not be scheduled."""
     controller_label: str | None
 
     @property
@@ -41,7 +41,7 @@ class PodFacts:
         return not self.is_over and not self.is_terminating
 
     def find_key(self, *, indexed: bool) -> tuple[int, int] | None:
-        """(slot, attempt); None for a Pod that this controller did not make."""
+        """(slot, attempt); None for a Pod that this controller did not create."""
         if self.attempt is None:
             return None
         if not indexed:
@@ -68,14 +68,14 @@ def read_facts(raw: Object) -> PodFacts:
 class PodFactsMemo:
     def __init__(self) -> None:
         self._known: dict[str, dict[int, PodFacts]] = {}
-        """Job uid to the identity of a Pod in memory to its facts, the least recently seen Job first."""
+        """Facts by Job uid and `id()` of the Pod, least recently used Job first."""
 
     def read(self, job_uid: str, pods: Sequence[Object]) -> list[PodFacts]:
         known = self._known.pop(job_uid, None) or {}
         if len(pods) <= SMALL:
             return [read_facts(pod) for pod in pods]
         found = [known.get(id(pod)) or read_facts(pod) for pod in pods]
-        # Only what was seen this time: versions of the past are let go.
+        # Keep only the Pods of this pass, to drop outdated versions.
         self._known[job_uid] = {id(facts.pod.raw): facts for facts in found}
         if len(self._known) > _MOST_JOBS:
             del self._known[next(iter(self._known))]

@@ -1,6 +1,6 @@
-"""spec.podFailurePolicy: what the end of a Pod means. Pure: a Pod and the rules, no counters.
+"""spec.podFailurePolicy: how the end of a Pod is counted. Pure: depends only on the Pod and the rules.
 
-The first rule that matches decides. A failed Pod that no rule matches counts as usual.
+The first rule that matches decides. A failed Pod that matches no rule is counted as usual.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAIL_JOB = "FailJob"
 class PodFailureVerdict:
     action: str = COUNT
     message: str = ""
-    """Of FailJob: why, in upstream's words."""
+    """For FailJob: the reason, in upstream's words."""
     is_matched: bool = False
 
 
@@ -50,7 +50,7 @@ def _find_cause(pod: Pod, rule: Fields) -> str | None:
 
 
 def _find_exit_code(container: Fields) -> int | None:
-    """Of a container that ended, other than 0."""
+    """The exit code of a terminated container, unless it is 0."""
     return read_terminated(container).get("exitCode") or None
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 BOOKS = "trainmaster.dev/pods"
-"""On unfinished Jobs: which Pods are expected to exist and how often each index was tried (see `expected_pods`)."""
+"""On unfinished Jobs: which Pods are expected to exist, and the attempts of each index (see `expected_pods`)."""
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
-"""On Pods of Jobs with backoffLimitPerIndex: how many Pods of the index had failed before. Users read it."""
+"""On Pods of Jobs with backoffLimitPerIndex: how many Pods of the index failed before. Also read by users."""
 IGNORED_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 """The same for failures that a rule of the Pod failure policy ignored."""

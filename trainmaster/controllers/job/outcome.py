@@ -1,7 +1,7 @@
-"""Whether a Job's end is decided, and how. The order is upstream's: the first that holds wins.
+"""Decides whether and how a Job ends. As upstream, the first of these that applies determines the outcome:
 
-failure   a FailJob rule, the back-off limit, the deadline, too many failed indexes, nothing left but failed ones
-success   a rule of the success policy; all completions are decided after Pods were managed (`has_completed`)
+failure   a FailJob rule, the back-off limit, the deadline, too many failed indexes, only failed indexes remaining
+success   a rule of the success policy; otherwise enough completions (`has_completed`)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAILURE = "FailureTarget"
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
     kind: str
-    """The interim condition; Complete or Failed follow it once all Pods have ended."""
+    """The interim condition; Complete or Failed follows once all Pods have ended."""
     reason: str
     message: str
 
@@ -60,12 +60,12 @@ def _exceeds_backoff_limit(job: Job, tally: Tally) -> bool:
         return True
     if read_spec(job.template).get("restartPolicy") != "OnFailure":
         return False
-    # Restarts in place: with a limit of 0 the first is one too many, else the last allowed one is.
+    # Counts restarts in place, as upstream: a limit of 0 is exceeded by the first restart, any other by reaching it.
     return bool(sum(count_restarts(pod) for pod in (*tally.active, *tally.terminating)) >= max(limit, 1))
 
 
 def find_time_left(job: Job, now: Now) -> float | None:
-    """Seconds until the deadline; None without one. The time while suspended does not count."""
+    """Seconds until the deadline; None if there is none. Time spent suspended does not count."""
     seconds, start = job.spec.get("activeDeadlineSeconds"), job.status.get("startTime")
     if seconds is None or job.is_suspended:
         return None
@@ -75,7 +75,7 @@ def find_time_left(job: Job, now: Now) -> float | None:
 
 
 def has_completed(job: Job, tally: Tally) -> bool:
-    """Without a number of completions, the first success means that the others may run out."""
+    """If the number of completions is not set, the Job is complete once a Pod has succeeded and none is active."""
     if tally.active:
         return False
     return tally.succeeded > 0 if job.completions is None else tally.succeeded >= job.completions

@@ -1,4 +1,4 @@
-"""The state of one pass over a Job: its claims and tally, and what has been decided so far."""
+"""The state of one pass over a Job: its Pods, their counts, and the decisions so far."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
 _SIMILAR = 10
-"""Events that differ in their text alone; from the next one on upstream's recorder combines them."""
+"""Similar events (differing only in text) before they are combined, as in upstream's recorder."""
 _COMBINED = "(combined from similar events): "
 
 
@@ -74,23 +74,24 @@ class Pass:
         self._set_status()
         return self._draft.build_plan()
 
-    # The end.
+    # Finishing the Job
 
     def _find_decision(self) -> str | None:
         return next((kind for kind in (ends.SUCCESS, ends.FAILURE) if self._draft.is_true(kind)), None)
 
     def _decide(self, outcome: JobOutcome) -> None:
-        """What still runs is stopped in a later pass: a stop before the outcome is stored could hide its cause."""
+        """Only stores the outcome. Running Pods are stopped in a later pass: stopping them first could hide the
+        cause."""
         self._set(outcome.kind, outcome.reason, outcome.message)
         for number in self._books.list_open():
             self._close(number)
-            # As upstream: what a failed Job takes down with it has failed too.
+            # As upstream, Pods that are stopped because the Job failed count as failed.
             self._failed += 1 if outcome.kind == ends.FAILURE else 0
         if not self._tally.active and not self._tally.terminating:
             self._finish()
 
     def _end(self) -> None:
-        # The counts were closed with the decision; a Pod that appears after it is only stopped.
+        # The counts became final with the decision; Pods that appear later are stopped but not counted.
         self._failed = self._job.failed
         for number in self._books.list_open():
             self._close(number)
@@ -104,7 +105,7 @@ class Pass:
         assert condition is not None, "decided before it is finished"
         reason, message = condition["reason"], condition["message"]
         if self._start_time is None and self._job.completions != 0:
-            # It was suspended when its end was decided. The API refuses a finished Job without a start.
+            # The Job was suspended when it ended. The API requires a start time for finished Jobs.
             self._start_time = format_time(self._now.wall)
         if kind == ends.FAILURE:
             self._set("Failed", reason, message)
@@ -117,7 +118,7 @@ class Pass:
             self._note("TooManySucceededPods", text, warning=True)
         self._note("Completed", "Job completed")
 
-    # Suspending and resuming.
+    # Suspending and resuming
 
     def _start(self) -> None:
         if self._start_time is None and not self._job.is_suspended:
@@ -137,7 +138,7 @@ class Pass:
             self._note("Resumed", "Job resumed")
             self._start_time = format_time(self._now.wall)
 
-    # Pods.
+    # Pods
 
     def _manage_pods(self) -> None:
         is_suspended = self._job.is_suspended
@@ -154,7 +155,8 @@ class Pass:
             self._balance()
 
     def _let_go(self) -> None:
-        """Pods that the selector does not match: first their slots, then their owner."""
+        """Releases Pods that the selector does not match: closes their slots first, and removes the owner reference in
+        a later pass."""
         for facts in self._claims.pods if self._claims.foreign else ():
             if facts.uid not in self._claims.foreign or facts.is_terminating:
                 continue
@@ -186,7 +188,7 @@ class Pass:
         slot = FIRST if before is None else replace(before, attempt=before.attempt + 1, open=True, at="")
         if not self._indexed:
             number = self._books.next
-        # A Pod of somebody else may have the name; then the next one is taken.
+        # If the name is taken by a Pod that is not ours, use the next one.
         while self._is_name_taken(build_pod_name(self._job, number, slot.attempt)):
             if self._indexed:
                 slot = replace(slot, attempt=slot.attempt + 1)
@@ -196,7 +198,7 @@ class Pass:
         if not self._indexed:
             self._books.next = number + 1
         pod = build_pod(self._job, number, slot)
-        # All but a few texts is the template of a Job that was stored.
+        # The Pod comes from the template of a stored Job, so it does not have to be decoded again.
         self._draft.write(Create(PODS, pod, decoded=True))
         self._created += 1
         count = len(self._tally.active) + self._tally.succeeded + self._tally.failed + self._created
@@ -212,7 +214,7 @@ class Pass:
         self._books.close(number, indexed=self._indexed)
         self._is_news = True
 
-    # What is stored.
+    # Status and events
 
     def _set(self, kind: str, reason: str, message: str, *, status: bool = True) -> None:
         condition = build_condition(kind, status, reason, message, self._now.wall)
@@ -222,7 +224,7 @@ class Pass:
         self._draft.note(self._job, reason, message, warning=warning)
 
     def _note_one(self, reason: str, message: str, count: int) -> None:
-        """Of many alike one stands for the rest of the pass, the last, as upstream's recorder does it."""
+        """Combines similar events of a pass into one with the last message, as upstream's recorder."""
         if count <= _SIMILAR:
             self._note(reason, message)
             return
@@ -232,7 +234,7 @@ class Pass:
         self._note(reason, _COMBINED + message)
 
     def _set_status(self) -> None:
-        """The counts as they will be once this plan is carried out; zero counts are left out, as upstream does."""
+        """The counts after this plan is applied; zero counts are omitted, as upstream."""
         tally, draft = self._tally, self._draft
         gone = [*self._stopped, *self._released]
         draft.status |= {
@@ -251,11 +253,11 @@ class Pass:
         if complete is not None:
             draft.status["completionTime"] = self._find_completion_time(complete["lastTransitionTime"])
         is_finished = draft.is_true("Complete") or draft.is_true("Failed")
-        # The books, in the write that they explain; finished Jobs have none. And why a Pod waits, if one does.
+        # Written together with the counts that it belongs to. Finished Jobs have neither annotation.
         books = None if is_finished else render_books(self._books, self._job, draft.status)
         draft.annotations = {BOOKS: books, WAITING: None if is_finished else tally.waiting}
 
     def _find_completion_time(self, end: str) -> str:
-        """No Job ends before it began (the API insists), even if the clock was set back in between."""
+        """The API requires that a Job does not end before its start, even if the clock was set back."""
         start = self._start_time
         return start if start is not None and parse_time(start) > parse_time(end) else end

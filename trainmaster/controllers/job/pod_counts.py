@@ -1,7 +1,7 @@
-"""What a Job's Pods add up to: who runs, who ended since the last look, and the books after that.
+"""Counts a Job's Pods: which are running, which ended since the last pass, and the updated record of expected Pods.
 
-Only Pods of open slots are counted, and counting closes the slot; the stored counters move only together with the
-books. Pods of closed slots that still run are strays: somebody stops them without counting anything.
+Only Pods of open slots are counted, and counting closes the slot; the stored counters change only together with the
+record. Running Pods of closed slots are strays: they are stopped without being counted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from trainmaster.kit.clock import format_time, parse_time
 class Tally:
     books: Books
     is_news: bool
-    """The books differ from the stored ones. They are stored before anything is done that rests on them."""
+    """Whether the record of expected Pods has changed. It is stored before any action that depends on it."""
     active: tuple[Pod, ...]
     terminating: tuple[Pod, ...]
     strays: tuple[Pod, ...]
-    """Active Pods that nobody waits for."""
+    """Active Pods without an open slot."""
     running: dict[int, Pod]
     """The active Pods of open slots."""
     completed: frozenset[int]
@@ -40,11 +40,11 @@ class Tally:
     fail_job: str
     """The message of the first Pod that matched a FailJob rule."""
     waiting: str | None
-    """What the first Pod that no node takes says about itself."""
+    """The waiting annotation of the first Pod that could not be scheduled."""
 
 
 def count_pods(job: Job, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
-    """`has_left(slot number, slot)`: the Pod exists, but is no longer the Job's."""
+    """`has_left(slot number, slot)`: whether the Pod exists but no longer belongs to the Job."""
     count = _Count(job, now)
     for facts in pods:
         count.look_at(facts)
@@ -71,18 +71,18 @@ class _Count:
         self.open: dict[int, Pod] = {}
         self.running: dict[int, Pod] = {}
         self.ending: dict[int, Pod] = {}
-        """Of the open slots, those whose Pods have ended or are about to."""
+        """The Pods of open slots that have ended or are terminating."""
         self.ready = 0
         self.waiting: str | None = None
         self.fail_job = ""
         self.ends: list[datetime] = []
-        """When the Pods ended whose failure is news."""
+        """When the newly counted failed Pods ended."""
         self.successes: list[datetime] = []
         policy = job.spec.get("podReplacementPolicy", "TerminatingOrFailed")
         self.counts_terminating = policy == "TerminatingOrFailed"
 
     def look_at(self, facts: PodFacts) -> None:
-        """Runs for each Pod on each look: what it asks stands in the facts."""
+        """Called for each Pod in each pass, so it uses only the cached facts."""
         slot = self._find_open_slot(facts)
         pod = facts.pod
         if slot is not None:
@@ -91,7 +91,7 @@ class _Count:
             if not facts.is_over:
                 self.terminating.append(pod)
             if slot is not None:
-                # A later attempt takes the slot from an earlier one.
+                # A later attempt replaces an earlier one in the same slot.
                 self.ending[slot] = pod
                 self.running.pop(slot, None)
             return
@@ -107,7 +107,7 @@ class _Count:
             self.waiting = facts.waiting
 
     def _find_open_slot(self, facts: PodFacts) -> int | None:
-        """The number of the open slot that the Pod fills. A Pod the books do not know yet opens its slot."""
+        """The number of the Pod's open slot. If the Pod is not recorded yet, its slot is added."""
         key = facts.find_key(indexed=self.indexed)
         if key is None:
             return None
@@ -130,7 +130,8 @@ class _Count:
         return number if slot.open and attempt == slot.attempt else None
 
     def _retire(self, number: int, attempt: int) -> None:
-        """An index that the Job no longer has. Should it get it back, the next Pod needs another name."""
+        """Closes an index that is outside the Job's completions. The attempt is kept, because the next Pod needs
+        another name if the index comes back."""
         slot = self.books.slots.get(number)
         if slot is None or slot.open or slot.attempt < attempt:
             self.books.slots[number] = Slot(max(attempt, slot.attempt if slot else 0), open=False)
@@ -148,7 +149,7 @@ class _Count:
                 self._fail(number, PodFailureVerdict(slot.verdict) if slot.verdict else PodFailureVerdict(), self.now)
 
     def settle(self) -> None:
-        """Counts the Pods that ended, and brings the pause before replacements up to date."""
+        """Counts the Pods that ended, and updates the back-off."""
         for number, pod in self.ending.items():
             phase = pod.phase
             if phase == "Succeeded":
@@ -190,14 +191,14 @@ class _Count:
         )
 
     def _expect_end(self, number: int, pod: Pod) -> None:
-        """A Pod on its way out may be gone before its end is seen; what is known of it by now is kept."""
+        """Keeps the verdict on a terminating Pod, which may disappear before its end is seen."""
         verdict = judge(self.job, pod)
         slot = self.books.slots[number]
         if verdict.is_matched and slot.verdict != verdict.action:
             self.books.slots[number] = replace(slot, verdict=verdict.action)
 
     def _remember_failures(self) -> None:
-        """As upstream: failures since the last success lengthen the pause, from the last one's end."""
+        """As upstream, failures since the last success determine the back-off, which starts when the last one ended."""
         if not self.ends and not self.successes:
             return
         later = [end for end in self.ends if not self.successes or end > max(self.successes)]
@@ -205,7 +206,7 @@ class _Count:
             self.books.failures, self.books.at = 0, ""
         if later:
             before = [parse_time(self.books.at)] if self.books.at else []
-            # A time in the future is from before the clock was set back: what failed now, failed after it.
+            # A time in the future was stored before the clock was set back; the new failures are later.
             before = [moment for moment in before if moment <= self.now]
             self.books.failures += len(later)
             self.books.at = format_time(max(later + before))

@@ -1,9 +1,8 @@
-"""The Pods of a Job: name, labels, host name, completion index; and what can be read from one that exists.
+"""Builds the Pods of a Job (name, labels, host name, completion index) and reads what is known from existing ones.
 
-The name's suffix is derived from (Job uid, index, attempt), without indexes from (Job uid, serial number): a pass that
-does not see a Pod which exists already collides with it (AlreadyExists) instead of making a second one. Of one index
-the newest attempt comes first by name: clients that know an index and no order, the Kubeflow SDK among them, take the
-first of a list.
+The name's suffix is derived from (Job uid, index, attempt) or, without indexes, from (Job uid, serial number), so a
+pass that does not see an existing Pod gets AlreadyExists instead of creating a second one. Among the Pods of an index
+the newest attempt sorts first by name, because clients such as the Kubeflow SDK take the first Pod in a list.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from trainmaster.jobs.models.pods import Pod, read_terminated
 from trainmaster.kit.clock import parse_time
 
 _ALPHABET = "2456789bcdfghjklmnpqrstvwxz"
-"""In the order in which names are listed."""
+"""In ascending order."""
 _MOST_ATTEMPTS = 1_000_000
-"""A fifteenth of the names that five letters can spell; past that the order begins anew."""
+"""About a fifteenth of all suffixes of five letters. After that many attempts the order starts over."""
 _LONGEST_PREFIX = 58
 """A Pod name is a DNS label of at most 63 characters, five of which are the suffix."""
 
@@ -48,7 +47,7 @@ def _hash(identity: str) -> int:
 
 
 def _spell(number: int) -> str:
-    """Five letters, in the order of the numbers."""
+    """Five letters that sort like the numbers."""
     letters = []
     for _ in range(5):
         number, letter = divmod(number, len(_ALPHABET))
@@ -57,7 +56,7 @@ def _spell(number: int) -> str:
 
 
 def find_index(pod: Pod) -> int | None:
-    """By its annotation, as upstream."""
+    """From the annotation, as upstream."""
     return find_number(pod, labels.COMPLETION_INDEX)
 
 
@@ -66,7 +65,7 @@ def get_failure_counts(pod: Pod) -> tuple[int, int]:
 
 
 def find_number(pod: Pod, key: str) -> int | None:
-    """A number among the annotations."""
+    """Reads a number from an annotation."""
     return find_count(pod.annotations.get(key))
 
 
@@ -75,7 +74,8 @@ def count_restarts(pod: Pod) -> int:
 
 
 def get_finish_time(pod: Pod) -> datetime:
-    """When a Pod ended: its last container, else since when it is not ready, else its deletion, else its birth."""
+    """When the Pod ended: the end of its last container, otherwise when it became not ready, was deleted, or was
+    created."""
     ends: list[str] = [read_terminated(entry).get("finishedAt", "") for entry in pod.container_statuses]
     if ends and all(ends):
         return max(parse_time(end) for end in ends)
@@ -120,7 +120,7 @@ def build_pod(job: Job, number: int, slot: Slot) -> Object:
 
 
 def _build_labels(job: Job) -> dict[str, str]:
-    """A Job with a selector of its own has its own labels too."""
+    """A Job with its own selector also has its own labels."""
     if job.spec.get("manualSelector"):
         return {}
     uid, name = job.uid, job.name

@@ -1,9 +1,9 @@
-"""One pass over a Job: count, decide, then stop or make Pods.
+"""One pass over a Job: count, decide, then stop or create Pods.
 
-What was counted is stored before anything is done that rests on it: a replacement, a stop, a release. So no crash and
-no stale view lets a Pod count twice or not at all. The interim condition (FailureTarget, SuccessCriteriaMet) is stored
-as soon as the outcome is decided; the next pass stops what still runs, and Failed or Complete follow in a pass of their
-own once all Pods have ended. Nothing is made after the decision; what a late write has left behind is stopped.
+Counts are stored before any action that depends on them (replacing, stopping or releasing a Pod), so neither a crash
+nor a stale view makes a Pod count twice or not at all. The interim condition (FailureTarget, SuccessCriteriaMet) is
+stored as soon as the outcome is decided; the next pass stops running Pods, and a later one sets Failed or Complete once
+all Pods have ended. After the decision no Pods are created, and any that appear because of a late write are stopped.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from trainmaster.kit.timeline import Now
 
 MANAGER = "kubernetes.io/job-controller"
 REPLACEMENT = BackoffPolicy(first=10.0, cap=600.0)
-"""Upstream's pause before failed Pods are replaced (600 s since Kubernetes 1.28)."""
+"""Upstream's back-off before failed Pods are replaced (at most 600 s since Kubernetes 1.28)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobPassContext:
-    """What the passes of one controller share."""
+    """State shared by all passes of a controller."""
 
     policy: BackoffPolicy = REPLACEMENT
-    """The pause before failed Pods are replaced."""
+    """The back-off before failed Pods are replaced."""
     memo: PodFactsMemo = field(default_factory=PodFactsMemo)
 
 
@@ -80,7 +80,7 @@ def _list_left_behind(view: View, job: Job) -> list[Delete]:
 
 
 def _clean_up(job: Job, left_behind: Sequence[Delete], now: Now) -> Plan:
-    """First what is left of the Job, then, when its time is over, the Job itself."""
+    """Stops remaining Pods first, then deletes the Job when its TTL expires."""
     draft = Draft()
     draft.writes += left_behind
     left = find_time_left(job, now)
@@ -93,7 +93,7 @@ def _clean_up(job: Job, left_behind: Sequence[Delete], now: Now) -> Plan:
 
 
 def _has_left(view: View, job: Job, number: int, slot: Slot) -> bool:
-    """Somebody took the Pod out of the Job's hands; that is not its failure."""
+    """Whether somebody removed the Pod from the Job; this is not a failure of the Pod."""
     pod = view.find(PODS, job.namespace, build_pod_name(job, number, slot.attempt))
     return pod is not None and not Pod(pod).is_owned_by(job.uid)
 
@@ -122,14 +122,14 @@ def _wait(job: Job, problem: Waiting, now: Now) -> Plan:
     if read_text(find_annotated(job.raw), "message") != problem.message:
         draft.note(job, problem.reason, problem.message, warning=True)
     if "startTime" not in job.status and not job.is_suspended:
-        # The Job has started, even if its first Pods were refused: deadlines count from here.
+        # The Job has started even if its first Pods were refused, so deadlines count from now.
         started = {"startTime": format_time(now.wall), "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
         draft.status |= started
     return draft.build_plan()
 
 
 def build_controller(policy: BackoffPolicy = REPLACEMENT) -> Controller:
-    """`policy`: the pause before failed Pods are replaced."""
+    """`policy`: the back-off before failed Pods are replaced."""
     bound: Callable[..., Plan] = partial(reconcile, JobPassContext(policy))
     run: Reconcile = bound
     return Controller(

@@ -1,4 +1,4 @@
-"""spec.successPolicy: whether the indexes that succeeded so far are enough. The first rule that matches decides."""
+"""spec.successPolicy: whether the indexes that have succeeded are enough. The first rule that matches decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainmaster.jobs.models.batch import Job
 
 
 def find_success(job: Job, completed: Set[int]) -> str | None:
-    """The message of the condition, when a rule is met."""
+    """The message for the condition if a rule is met."""
     if not completed:
         return None
     for position, rule in enumerate(list_items(job.spec, "successPolicy", "rules")):

@@ -1,6 +1,7 @@
-"""spec.ttlSecondsAfterFinished: when a finished Job goes. Computed from what is stored, on every look.
+"""spec.ttlSecondsAfterFinished: when to delete a finished Job. Computed from the stored object in every pass.
 
-The deletion names the uid and the revision that the decision was made from, so a longer TTL set in between wins.
+The delete is conditional on the uid and the revision that the decision is based on, so a longer TTL set in the meantime
+takes effect.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from trainmaster.kit.timeline import Now
 
 
 def find_time_left(job: Job, now: Now) -> float | None:
-    """Seconds until the Job may go, 0 or less when it is time; None while it runs or when it may stay."""
+    """Seconds until the Job is deleted, 0 or less if it is due; None if it is running or has no TTL."""
     end, seconds = job.end, job.spec.get("ttlSecondsAfterFinished")
     if end is None or seconds is None:
         return None

@@ -1,1 +1,1 @@
-"""JobSet -> headless Service and Jobs; restarts of the whole gang; Completed and Failed. Embedded mode only."""
+"""Reconciles JobSets: headless Service, Jobs, restarts of the whole gang, Completed and Failed. Embedded mode only."""

@@ -1,4 +1,4 @@
-"""Bodies of a JobSet's Service and Jobs, and which bucket an existing Job belongs to."""
+"""Builds a JobSet's Service and Jobs, and groups its existing Jobs by state."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from trainmaster.jobs.models.jobsets import JobSet
 
 @dataclass(slots=True)
 class ChildJobs:
-    """The JobSet's Jobs. `previous` belong to an earlier attempt and are on their way out."""
+    """The JobSet's Jobs by state. Those in `previous` belong to an earlier attempt and are being deleted."""
 
     previous: list[Job] = field(default_factory=list)
     failed: list[Job] = field(default_factory=list)
     succeeded: list[Job] = field(default_factory=list)
     active: list[Job] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Labels that somebody else has damaged; nobody knows which attempt such a Job belongs to."""
+    """Errors about labels that somebody has changed, so that the attempt of the Job is unknown."""
 
     @property
     def names(self) -> set[str]:
@@ -64,7 +64,8 @@ def sort_jobs(jobset: JobSet, jobs: Iterable[Job]) -> ChildJobs:
         elif job.is_true("Complete"):
             buckets.succeeded.append(job)
         else:
-            # Also a Job that is about to end (FailureTarget, SuccessCriteriaMet): its Pods still run.
+            # This includes Jobs that are about to end (FailureTarget, SuccessCriteriaMet), because their Pods are still
+            # running.
             buckets.active.append(job)
     return buckets
 
@@ -76,7 +77,7 @@ def _is_previous(jobset: JobSet, job: Job, *, singly: bool) -> bool:
         return False
     restarts = list_job_restarts(jobset, job.step)
     index = _read_number(job, labels.JOB_INDEX)
-    # A Job that was made before a rule asked for the label has not been restarted alone before.
+    # A Job created before a rule required the label has not been restarted individually.
     attempt = _read_number(job, labels.JOB_RESTART_ATTEMPT, "0")
     return index < len(restarts) and attempt < restarts[index]
 
@@ -112,13 +113,13 @@ def build_job(jobset: JobSet, place: JobPlace, restarts: int) -> Object:
     placement = get_placement(jobset, place.replicated)
     template = place.replicated["template"]
     spec = dict(read_spec(template))
-    # A Job that its TTL takes away would be made, and run, once more. It gets its TTL when the JobSet has ended.
+    # A Job deleted by its TTL would be created and run again. Its TTL is set when the JobSet has finished.
     spec.pop("ttlSecondsAfterFinished", None)
     pod = read_fields(spec, "template")
     pod_meta = dict(read_metadata(pod))
     pod_meta["labels"] = {**read_labels(pod), **marks}
     pod_meta["annotations"] = {**read_annotations(pod), **marks, **placement}
-    # The API server defaults both when a JobSet is created; an object that lost them since must not change meaning.
+    # The API server sets both defaults when a JobSet is created; keep them for an object that has lost them since.
     pod_spec: Object = {"restartPolicy": "OnFailure", **read_spec(pod)}
     spec.setdefault("completionMode", "Indexed")
     if jobset.has_dns:
@@ -143,8 +144,8 @@ def build_job(jobset: JobSet, place: JobPlace, restarts: int) -> Object:
 
 
 def get_placement(jobset: JobSet, replicated: Fields) -> dict[str, str]:
-    """The annotations of exclusive placement: the JobSet's, and over them the template's. The strategy counts only
-    beside the topology of the same level."""
+    """The annotations of exclusive placement: the template's, otherwise the JobSet's. The strategy is used only
+    together with the topology from the same level."""
     found: dict[str, str] = {}
     for given in (jobset.annotations, read_annotations(replicated["template"])):
         if labels.EXCLUSIVE_TOPOLOGY in given:
@@ -160,11 +161,11 @@ def _select_nodes(pod_spec: Object, value: str) -> None:
 
 
 def _build_marks(jobset: JobSet, place: JobPlace, name: str, restarts: int) -> dict[str, str]:
-    """The same keys and values go into labels and annotations of the Job and of its Pods."""
+    """The keys and values that are both labels and annotations of the Job and its Pods."""
     group = get_group(place.replicated)
     every = jobset.replicated_jobs
     in_group = sum(count_replicas(other) for other in every if get_group(other) == group)
-    # SHA-1 is upstream's choice; the key is compared with theirs and protects nothing.
+    # SHA-1 as upstream, because the key is compared with upstream's. It is not used for security.
     key = hashlib.sha1(f"{jobset.namespace}/{name}".encode(), usedforsecurity=False).hexdigest()
     marks = {
         labels.JOBSET_NAME: jobset.name,

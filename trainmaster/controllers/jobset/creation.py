@@ -1,4 +1,4 @@
-"""What a JobSet should have and has not: its Service, its claims, and those Jobs that may start now."""
+"""Lists what a JobSet is missing: its Service, its claims, and the Jobs that can start now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainmaster.jobs.models.jobsets import JobSet
 
 
 def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> list[Write] | Waiting:
-    """In the order in which they are to be made. A name that an old Job still holds waits until that one is gone."""
+    """In the order of creation. If an old Job still has the name, the new one is created after that Job is gone."""
     writes: list[Write] = []
     if jobset.has_dns and view.find(SERVICES, jobset.namespace, jobset.subdomain) is None:
         writes.append(Create(SERVICES, build_service(jobset)))
@@ -40,7 +40,8 @@ def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDr
 
 
 def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iterator[JobPlace]:
-    """Places of Jobs to make. In order: up to the first ReplicatedJob that has not started, and the draft says so."""
+    """The Jobs to create. With ordered startup, stops at the first ReplicatedJob that has not started, and notes that
+    in the draft."""
     taken = buckets.names
     in_order = startup.is_in_order(jobset) and not jobset.is_suspended
     blocked = bool(buckets.previous) and jobset.restart_strategy == "BlockingRecreate"
@@ -63,7 +64,7 @@ def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iter
 
 
 def _note_placement(jobset: JobSet, place: JobPlace, draft: JobSetDraft) -> None:
-    """Exclusive placement spreads Jobs over nodes. On one node it means nothing, and that is said once."""
+    """Exclusive placement spreads Jobs over nodes. It has no effect on a single node, which is reported once."""
     placement = get_placement(jobset, place.replicated)
     if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:
         return

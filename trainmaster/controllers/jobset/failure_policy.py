@@ -1,9 +1,10 @@
-"""What a failed Job means: a rule of the failure policy decides, without one the whole gang restarts while it may.
+"""Handles failed Jobs: a rule of the failure policy decides; by default the whole gang restarts until the limit is
+reached.
 
-`maxRestarts: n` is n restarts, n + 1 runs. The first restart happens at once, the following after 1, 2, 4 ... 60
-seconds (upstream has no such delay), measured from the stored time at which the Job failed. An attempt that
-ran for ten minutes counts as progress and starts the series over. A suspended JobSet does not wait: its new Jobs run
-only when it is resumed.
+`maxRestarts: n` allows n restarts, which is n + 1 attempts. The first restart happens at once, the next ones after 1,
+2, 4 ... 60 seconds (upstream has no such delay), measured from the stored time at which the Job failed. An attempt that
+ran for ten minutes counts as progress and resets the delay. A suspended JobSet restarts without delay, because its new
+Jobs do not run until it is resumed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from trainmaster.kit.timeline import Now
 
 DELAY = BackoffPolicy(first=1.0, cap=60.0)
 PROGRESS = 600.0
-"""Seconds; an attempt that lives this long was not in a crash loop. Kubelets reset their back-off after as long."""
+"""Seconds; an attempt that runs this long was not in a crash loop. The kubelet resets its back-off after the same
+time."""
 
 FAIL, RESTART, RESTART_FREELY = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
 RESTART_ONE, RESTART_ONE_FREELY = "RestartJob", "RestartJobAndIgnoreMaxRestarts"
@@ -37,7 +39,7 @@ _SINGLE = (RESTART_ONE, RESTART_ONE_FREELY)
 
 @dataclass(frozen=True, slots=True)
 class JobSetFailureVerdict:
-    """What is to be done, because of which Job and which rule (None: the default, or no policy at all)."""
+    """The action, and the Job and rule that caused it (None: the default, or no policy)."""
 
     action: str
     job: Job
@@ -74,7 +76,7 @@ def _applies(rule: Fields, job: Job) -> bool:
 
 
 def _choose_first(failed: Sequence[Job]) -> Job:
-    """The one that failed first; of several in the same second the first by name."""
+    """The Job that failed first; among several in the same second, the first by name."""
     return min(failed, key=lambda job: (_get_failure_time(job), job.name))
 
 
@@ -86,7 +88,7 @@ def _find_failure_text(job: Job) -> str | None:
 
 def _get_failure_time(job: Job) -> datetime:
     moment = _find_failure_text(job)
-    # A client may have written the condition without a time: then it is the oldest of all.
+    # A condition without a time, written by some other client, counts as the oldest.
     return parse_time(moment) if moment else datetime.min.replace(tzinfo=UTC)
 
 
@@ -104,14 +106,14 @@ def _is_exhausted(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
 
 
 def starts_new_series(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
-    """The attempt made progress, and that is not written down yet."""
+    """Whether the attempt made progress and this has not been stored yet."""
     if verdict.action in _SINGLE:
         return False
     return _count_series(jobset, verdict) > 0 and _made_progress(verdict.job)
 
 
 def _count_series(jobset: JobSet, verdict: JobSetFailureVerdict) -> int:
-    """Restarts since there was progress: of the Job for single restarts, else of the gang."""
+    """Restarts since the last progress: of the Job if it is restarted individually, otherwise of the gang."""
     if verdict.action in _SINGLE:
         if _made_progress(verdict.job):
             return 0
@@ -127,13 +129,13 @@ def _made_progress(job: Job) -> bool:
 
 
 def get_pause_left(jobset: JobSet, verdict: JobSetFailureVerdict, now: Now) -> float:
-    """Seconds until the restart may happen; 0 or less when it may happen now."""
+    """Seconds until the restart; 0 or less if it can happen now."""
     moment = _find_failure_text(verdict.job)
     return now.left(verdict.job.uid, "failed", moment, _get_pause(jobset, verdict)) if moment else 0.0
 
 
 def describe_end(jobset: JobSet, verdict: JobSetFailureVerdict) -> str:
-    """When the pause is over by the stored times, for people; a clock that was set does not make it longer."""
+    """When the delay ends according to the stored times, for messages. Changes of the clock do not extend it."""
     return format_time(_get_failure_time(verdict.job) + timedelta(seconds=_get_pause(jobset, verdict)))
 
 

@@ -1,4 +1,4 @@
-"""The place of each Job in a JobSet: its indexes, its name, how often it was restarted alone."""
+"""The position of each Job in a JobSet: its indexes, its name, and how often it was restarted individually."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainmaster.jobs.models.jobsets import JobSet
 
 @dataclass(frozen=True, slots=True)
 class JobPlace:
-    """Where one Job stands: index within its ReplicatedJob, over all, and within its group."""
+    """The indexes of one Job: in its ReplicatedJob, in the JobSet, and in its group."""
 
     replicated: Fields
     """The entry of `spec.replicatedJobs`."""
@@ -45,7 +45,7 @@ def get_job_name(jobset: JobSet, place: JobPlace) -> str:
 
 
 def find_coordinator(jobset: JobSet) -> str | None:
-    """The name under which the coordinator's Pod is reached."""
+    """The DNS name of the coordinator's Pod."""
     given = jobset.spec.get("coordinator")
     if not given:
         return None
@@ -54,14 +54,14 @@ def find_coordinator(jobset: JobSet) -> str | None:
 
 
 def restarts_single_jobs(jobset: JobSet) -> bool:
-    """Whether a rule restarts a Job alone. Upstream hides those actions behind a gate; here a rule that names one
-    opens it for its JobSet, and all others are exactly as with the gate closed."""
+    """Whether a rule restarts Jobs individually. Upstream has a feature gate for these actions; here a rule that uses
+    one enables them for its JobSet, and other JobSets behave as with the gate disabled."""
     actions = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
     return any(rule.get("action") in actions for rule in jobset.failure_rules)
 
 
 def list_job_restarts(jobset: JobSet, name: str, key: str = "jobRestarts") -> list[int]:
-    """How often each Job of a ReplicatedJob was restarted alone, by index; zeros until the first time."""
+    """How often each Job of a ReplicatedJob was restarted individually, by index; initially zeros."""
     replicas = next((count_replicas(one) for one in jobset.replicated_jobs if one["name"] == name), 0)
     for entry in jobset.replicated_statuses:
         if entry["name"] == name and len(counts := list_items(entry, key)) == replicas:

@@ -1,8 +1,8 @@
-"""Pods that have outlived their Job, because somebody deleted it in the background, and are still ending.
+"""Finds terminating Pods whose Job is gone, because somebody deleted it with background propagation.
 
-The next Job gets the same name, and its Pods the same host names and ranks: while one of the old ones runs, no Job is
-made, or two attempts of a gang would run at once. A Pod that was orphaned on purpose has no controller any more and
-is nobody's concern. When the last leftover goes, its deletion wakes the JobSet.
+A new Job gets the same name, and its Pods the same host names and ranks. No Job is created while an old Pod is running;
+otherwise two attempts of a gang would run at once. Pods that were orphaned on purpose have no controller and are
+ignored. The deletion of the last such Pod triggers a pass over the JobSet.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_leftover(view: View, jobset: JobSet, buckets: ChildJobs) -> Waiting | N
 
 
 def map_pod(view: View, obj: Object) -> Iterable[Request]:
-    """The JobSet that waits for one of its Pods to end or to go."""
+    """The JobSet that waits for one of its Pods to end or to be deleted."""
     pod = Pod(obj)
     name = pod.jobset
     if not name:

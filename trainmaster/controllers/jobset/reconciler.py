@@ -1,9 +1,8 @@
 """One pass over a JobSet, in upstream's order.
 
-The terminal status is a pass of its own without deletes; clean-up of what still runs is a later pass, triggered by
-"terminal and active Jobs exist". Jobs are found by the JobSet's uid. One status patch at the end. Annotations (why
-nothing happens, the series of restarts) are written by passes of their own, because they change the revision that a
-status patch is conditional on.
+The terminal status is written in a pass without deletes; a later pass deletes Jobs that are still active. Jobs are
+found by the JobSet's uid. A pass writes the status once, at the end. Annotations (the reason for waiting, the series of
+restarts) are written in passes of their own, because they change the revision that a status patch depends on.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from trainmaster.kit.timeline import Now
 
 MANAGER = "jobset.sigs.k8s.io/jobset-controller"
 _RESTART_STRATEGIES = ("Recreate", "BlockingRecreate")
-"""InPlaceRestart needs an agent inside the Pods that talks to the API; admission refuses it as upstream's default."""
+"""InPlaceRestart needs an agent in the Pods that uses the API; admission refuses it, as upstream does by default."""
 
 
 def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
@@ -62,7 +61,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
 
 
 def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> None:
-    """Nothing is made any more. What still runs goes; what has ended stays until its TTL, or the JobSet, goes."""
+    """Creates nothing. Deletes active Jobs; finished ones remain until their TTL expires or the JobSet is deleted."""
     draft.writes += _list_deletes([*buckets.active, *buckets.previous])
     remaining = ttl.find_remaining(view, jobset, now)
     if remaining == 0:
@@ -82,7 +81,7 @@ def _run(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now
         suspend.suspend(buckets, draft)
     else:
         suspend.resume(jobset, buckets, draft)
-    # The reason comes last, so that a refusal before it keeps the reason that stands.
+    # Keep this last: if an earlier write is refused, the current reason must remain.
     if isinstance(missing, Waiting):
         _wait(jobset, missing, draft, now)
     else:
@@ -90,7 +89,7 @@ def _run(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now
 
 
 def _find_reason(buckets: ChildJobs) -> Waiting | None:
-    """What the first Job that waits says about itself; people look at the JobSet, or above."""
+    """The reason of the first waiting Job, to show on the JobSet."""
     for job in buckets.active:
         reason = find_annotated(job.raw)
         if reason is not None:
@@ -155,7 +154,7 @@ def _wait(jobset: JobSet, problem: Waiting, draft: JobSetDraft, now: Now, *, rep
 
 
 def _annotate(jobset: JobSet, waiting: Waiting | None, draft: JobSetDraft, now: Now) -> bool:
-    """Records why the JobSet waits. If that has changed it is written now, and the status in the next pass."""
+    """Records why the JobSet waits. If that has changed, it is written now, and the status in the next pass."""
     patch = build_annotation_patch(JOB_SETS, jobset, waiting, now.wall)
     if patch is not None:
         draft.postpone_status()
@@ -164,7 +163,7 @@ def _annotate(jobset: JobSet, waiting: Waiting | None, draft: JobSetDraft, now: 
 
 
 def _list_deletes(jobs: Sequence[Job]) -> list[Delete]:
-    """Foreground: the name is free again only when the Pods are gone, so two generations never run at once."""
+    """Foreground: the name becomes free only after the Pods are gone, so two attempts never run at once."""
     return [build_delete(JOBS, job, propagation="Foreground") for job in jobs if not job.is_deleting]
 
 

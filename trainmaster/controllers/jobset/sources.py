@@ -1,8 +1,8 @@
-"""Which changes wake which JobSets: what they own, and names that they wait for.
+"""Maps changes to the JobSets to reconcile: owners, and JobSets that wait for a name.
 
-A JobSet that found a foreign Job or claim under a name it needs must hear when that one goes. Such an object has no
-reference to the JobSet, but its name holds the JobSet's name: `<JobSet>-<ReplicatedJob>-<index>` and
-`<template>-<JobSet>`. A few look-ups by name find it; nothing is listed.
+If another owner's Job or claim has a name that a JobSet needs, the deletion of that object must trigger a pass. The
+object has no reference to the JobSet, but its name contains the JobSet's: `<JobSet>-<ReplicatedJob>-<index>` and
+`<template>-<JobSet>`. The JobSet is found with a few lookups by name, without listing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def map_jobset(view: View, jobset: Object) -> Iterable[Request]:
 
 
 def _is_settled(view: View, jobset: JobSet) -> bool:
-    """Ended, and a look would find nothing to do and nothing to wait for. What is over is not looked at, at start nor
-    later; there may be very many of them."""
+    """Whether the JobSet has finished and a pass would find nothing to do. Such JobSets, of which there may be many,
+    are skipped both at startup and later."""
     if not jobset.is_finished or "ttlSecondsAfterFinished" in jobset.spec or find_annotated(jobset.raw) is not None:
         return False
     templates = (read_spec(replicated["template"]) for replicated in jobset.replicated_jobs)
@@ -69,7 +69,7 @@ def map_claim(view: View, obj: Object) -> Iterator[Request]:
 
 
 def map_service(view: View, service: Object) -> Iterator[Request]:
-    """The owner; and the JobSet of that name, which makes do with somebody else's Service as long as it is there."""
+    """The owner, and the JobSet with that name, which uses another owner's Service as long as it exists."""
     meta = service["metadata"]
     owners = tuple(map_to_owner("JobSet")(view, service))
     yield from owners
@@ -78,7 +78,7 @@ def map_service(view: View, service: Object) -> Iterator[Request]:
 
 
 def _map_names(view: View, obj: ObjectModel, candidates: Iterable[str]) -> Iterator[Request]:
-    """The owner, and JobSets of those names that wait for something."""
+    """The owner, and JobSets with one of these names that are waiting."""
     namespace, reference = obj.namespace, obj.controller
     owner = reference["name"] if reference is not None and reference.get("kind") == "JobSet" else ""
     if owner:

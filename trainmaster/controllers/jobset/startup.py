@@ -1,6 +1,6 @@
-"""What may start now: `dependsOn` (a ReplicatedJob waits for others) and the older startupPolicy InOrder.
+"""Decides what can start now: `dependsOn` (a ReplicatedJob waits for others) and the older startupPolicy InOrder.
 
-A dependency counts as reached by the numbers of this pass, so a restart of the gang runs the whole sequence again.
+Dependencies are checked against the counts of this pass, so a restart of the gang runs the whole sequence again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_started(replicated: Fields, draft: JobSetDraft) -> bool:
 
 
 def may_start(jobset: JobSet, replicated: Fields, draft: JobSetDraft) -> bool:
-    """All that it depends on is Ready or Complete, whichever it asked for."""
+    """Whether all dependencies are Ready or Complete, whichever is required."""
     others = {other["name"]: other for other in jobset.replicated_jobs}
     for dependency in list_items(replicated, "dependsOn"):
         other = others.get(dependency["name"])

@@ -1,6 +1,6 @@
-"""The status of a JobSet while a pass works on it: counts, conditions with their events, restarts.
+"""The status of a JobSet during a pass: counts, conditions with their events, restarts.
 
-Conditions follow JobSet's write rule: a condition is only ever added as True, and each effective change is an event.
+As in upstream's controller, a new condition is only added as True, and each change emits an event.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JobSetDraft(ObjectDraft):
             return
         if old is not None and all(old.get(key) == new[key] for key in ("status", "reason", "message")):
             return
-        # The counterpart turns False where it stands; upstream leaves its reason, text and time alone.
+        # The opposite condition becomes False; as upstream, its reason, message and time are kept.
         other = self.find_condition(_EXCLUSIVE.get(kind, "")) if status else None
         if other is not None:
             self.set_condition({**other, "status": "False"})
@@ -65,7 +65,7 @@ class JobSetDraft(ObjectDraft):
 
 
 def build_counts(jobset: JobSet, buckets: ChildJobs) -> list[Object]:
-    """One entry per ReplicatedJob, by name descending as upstream stores them. Earlier attempts do not count."""
+    """One entry per ReplicatedJob, sorted by name in descending order as upstream. Earlier attempts do not count."""
     before = {entry["name"]: entry for entry in jobset.replicated_statuses}
     ended = jobset.is_finished
     counts = _count(jobset, buckets)
@@ -73,13 +73,13 @@ def build_counts(jobset: JobSet, buckets: ChildJobs) -> list[Object]:
         old = before.get(name, {})
         entry.update({key: old[key] for key in _RESTARTS if old.get(key)})
         if ended:
-            # What has ended has ended, also when somebody has removed the Job since.
+            # Finished Jobs still count after somebody has deleted them.
             entry.update({key: max(entry[key], old.get(key, 0)) for key in ("succeeded", "failed")})
     return sorted(counts.values(), key=lambda entry: str(entry["name"]), reverse=True)
 
 
 def _count(jobset: JobSet, buckets: ChildJobs) -> dict[str, Object]:
-    """By the name of the ReplicatedJob; each Job is looked at once."""
+    """By the name of the ReplicatedJob; examines each Job once."""
     names = [replicated["name"] for replicated in jobset.replicated_jobs]
     zeros = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
     counts: dict[str, Object] = {name: {"name": name, **zeros} for name in names}

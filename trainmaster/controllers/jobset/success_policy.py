@@ -1,6 +1,7 @@
-"""When a JobSet is complete: all Jobs of the target ReplicatedJobs (default: all of them), or any one of them.
+"""Decides when a JobSet is complete: when all Jobs of the target ReplicatedJobs (by default all) have succeeded, or
+any.
 
-At least one Job must have succeeded, so a JobSet without Jobs never completes, as upstream.
+As upstream, at least one Job must have succeeded, so a JobSet without Jobs never completes.
 """
 
 from __future__ import annotations

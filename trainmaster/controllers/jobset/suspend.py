@@ -1,7 +1,7 @@
-"""Suspending the Jobs of a JobSet, and resuming them with what changed in their templates meanwhile.
+"""Suspends the Jobs of a JobSet, and resumes them with changes made to their templates in the meantime.
 
-A Job takes a changed template only when it has come to rest (its Suspended condition stands, no Pod is left). One that
-has not is resumed by a later pass, and until then the JobSet's own condition says Suspended.
+The template of a Job can be changed only after it is fully suspended (it has the Suspended condition and no Pods).
+Other Jobs are resumed in a later pass; until then the JobSet's condition remains Suspended.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def _has_come_to_rest(job: Job) -> bool:
 
 
 def build_template_patch(job: Job, replicated: Fields) -> Object:
-    """What the ReplicatedJob's template adds to the Job's. Merged, because others add to the Job's too; so nothing
-    that was taken out of the JobSet disappears from the Job."""
+    """The additions of the ReplicatedJob's template to the Job's. They are merged, because others also change the Job's
+    template; so fields removed from the JobSet remain in the Job."""
     have, want = job.template, read_fields(replicated["template"], "spec", "template")
     have_spec, want_spec = read_spec(have), read_spec(want)
     meta = {

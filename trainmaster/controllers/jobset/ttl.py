@@ -1,8 +1,8 @@
-"""Deleting a finished JobSet when its time is over, and giving its Jobs the TTL of their templates.
+"""Deletes a finished JobSet when its TTL expires, and gives its Jobs the TTL of their templates.
 
-Measured from the stored time of the Completed or Failed condition. The delete names uid and revision, so a longer TTL
-that was accepted meanwhile is never missed. A JobSet that belongs to a TrainJob waits until the TrainJob has noted the
-end: otherwise the TrainJob would find no JobSet and run once more.
+The TTL is measured from the stored time of the Completed or Failed condition. The delete is conditional on uid and
+revision, so a longer TTL set in the meantime takes effect. A JobSet that belongs to a TrainJob is kept until the
+TrainJob has recorded its end; otherwise the TrainJob would find no JobSet and run again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainmaster.kit.timeline import Now
 
 
 def find_remaining(view: View, jobset: JobSet, now: Now) -> float | None:
-    """Seconds until the finished JobSet is to be deleted, 0 when it is due; None: nothing to wait for."""
+    """Seconds until the finished JobSet is deleted, 0 if it is due; None if it is not to be deleted by a timer."""
     ttl = jobset.spec.get("ttlSecondsAfterFinished")
     finished_at = read_text(jobset.end, "lastTransitionTime")
     if ttl is None or not finished_at:
@@ -45,7 +45,7 @@ def _is_noted_by_owner(view: View, jobset: JobSet) -> bool:
 
 
 def release_jobs(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
-    """From here on a Job's own TTL may take it away: nobody makes it again."""
+    """Restores the TTL of finished Jobs, which is safe because they are not created again."""
     writes = []
     for replicated in jobset.replicated_jobs:
         ttl = read_spec(replicated["template"]).get("ttlSecondsAfterFinished")
@@ -58,7 +58,7 @@ def release_jobs(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
 
 
 def map_trainjob(view: View, obj: Object) -> Iterable[Request]:
-    """The JobSet that waited for its TrainJob to note the end."""
+    """The JobSet that waits for its TrainJob to record its end."""
     trainjob = TrainJob(obj)
     if not trainjob.is_finished:
         return ()

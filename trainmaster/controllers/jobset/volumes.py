@@ -1,7 +1,7 @@
 """PersistentVolumeClaims of `spec.volumeClaimPolicies`: `<template>-<JobSet>`, shared by all Jobs that mount them.
 
-`Delete` claims belong to the JobSet and go with it; `Retain` claims have no owner, and a later JobSet of the same name
-finds them again.
+`Delete` claims are owned by the JobSet and deleted with it; `Retain` claims have no owner and are reused by a later
+JobSet with the same name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainmaster.jobs.models.objects import ObjectModel
 
 
 def _list_templates(jobset: JobSet) -> Iterator[tuple[Fields, bool]]:
-    """Each template, and whether its claim goes with the JobSet."""
+    """Each template, and whether its claim is deleted with the JobSet."""
     for policy in list_items(jobset.spec, "volumeClaimPolicies"):
         kept = read_fields(policy, "retentionPolicy").get("whenDeleted", "Delete") == "Retain"
         for template in list_items(policy, "templates"):
@@ -33,7 +33,7 @@ def get_claim_name(jobset: JobSet, template: Fields) -> str:
 
 
 def list_missing(view: View, jobset: JobSet) -> list[Create] | Waiting:
-    """A claim that belonged to an earlier JobSet of the same name may still be on its way out; it is not used."""
+    """A claim of an earlier JobSet with the same name that is still being deleted is not used."""
     writes = []
     for template, owned in _list_templates(jobset):
         name = get_claim_name(jobset, template)
@@ -63,7 +63,7 @@ def _build_claim(jobset: JobSet, template: Fields, *, owned: bool) -> Object:
 
 
 def add_volumes(jobset: JobSet, pod_spec: Object) -> None:
-    """A volume for each claim that some container of the Pod mounts."""
+    """Adds a volume for each claim that a container of the Pod mounts."""
     containers = (*list_items(pod_spec, "containers"), *list_items(pod_spec, "initContainers"))
     mounted = {mount["name"] for container in containers for mount in list_items(container, "volumeMounts")}
     added = [

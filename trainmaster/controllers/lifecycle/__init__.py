@@ -1,4 +1,4 @@
-"""What happens to a TrainJob after its end: it is archived, kept for its time, and deleted with all that it owns.
+"""What happens to a finished TrainJob: it is archived, kept until its TTL expires, and deleted with everything it owns.
 
-Runs embedded, as an operator, and beside upstream's controller: it needs nothing but the TrainJob's conditions.
+Runs in embedded mode, as an operator, and next to upstream's controller: it needs only the TrainJob's conditions.
 """

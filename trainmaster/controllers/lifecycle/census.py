@@ -1,8 +1,9 @@
-"""How many TrainJobs there are, by state, namespace and runtime; how late they go; upstream's counters beside it.
+"""Metrics of TrainJobs: their number by state, namespace and runtime, how late they are deleted, and upstream's
+counters.
 
-Fed as a summary of the view: one change costs one dictionary entry, and what is read by a scrape was counted before.
-Names that begin with `kubeflow_trainer_` are those of upstream's documentation, with its labels. As there, counters
-begin at 0 with the process: what exists when it starts is part of the gauges only.
+Implemented as a summary of the view: a change updates one dictionary entry, and a scrape reads numbers that are already
+counted. Names that begin with `kubeflow_trainer_` are those of upstream's documentation, with its labels. As upstream,
+counters start at 0 with the process; objects that exist at startup are included only in the gauges.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def find_state(trainjob: TrainJob) -> str:
 
 
 def find_runtime_ref(trainjob: TrainJob) -> str:
-    """As upstream writes it: api group/kind/namespace/name, without a namespace for those of the cluster."""
+    """In upstream's format: api group/kind/namespace/name, without the namespace for a ClusterTrainingRuntime."""
     reference = trainjob.runtime
     kind = reference.get("kind", "ClusterTrainingRuntime")
     return "/".join((reference.get("apiGroup", _GROUP), kind, *trainjob.runtime_key))
@@ -70,11 +71,11 @@ class Census:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], tuple[str, tuple[str, str, str]]] = {}
-        """Name to (uid, what it is counted as)."""
+        """Name to (uid, the labels it is counted under)."""
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._due: dict[tuple[str, str], str] = {}
         self.counters: Counters | None = None
-        """None while what exists is read: it is not news."""
+        """None while the existing objects are read, because those are not counted as new."""
 
     def put(self, gvr: GVR, obj: Object) -> None:
         trainjob = TrainJob(obj)
@@ -139,7 +140,7 @@ class Counters:
 
 
 class Deletions:
-    """Sees the deletions of finished jobs: how late each is, and what was refused and will be tried again."""
+    """Observes the deletion of finished jobs: how late each one is, and which are refused and retried."""
 
     def __init__(self, metrics: Metrics, view: View, clock: Clock) -> None:
         self._view = view
@@ -184,7 +185,7 @@ class Deletions:
 
 
 def declare(metrics: Metrics, view: SummaryView, clock: Clock) -> Census:
-    """Counts from here on."""
+    """Starts counting."""
     census = view.summary(Census)
     census.counters = Counters(metrics)
     metrics.gauge(EXISTING, census.count)

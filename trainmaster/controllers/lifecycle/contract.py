@@ -1,4 +1,4 @@
-"""What the lifecycle controllers are told by whoever puts an installation together."""
+"""The interface between the lifecycle controllers and the code that sets up an installation."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Protocol
 
 
 class HistoryLedger(Protocol):
-    """What history knows, from memory: reconcilers ask it as they ask their view."""
+    """What history knows, from memory, so that reconcilers can call it like their view."""
 
     def is_archived(self, uid: str) -> bool:
-        """Whether the record of that TrainJob is safe."""
+        """Whether the record of the TrainJob has been stored."""
         ...
 
     def find_trouble(self, uid: str) -> str | None:
-        """Why it could not be written; None while nothing went wrong."""
+        """Why the record could not be written; None if there was no error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleContext:
     ledger: HistoryLedger | None = None
-    """None: there is no history, and nothing waits for it."""
+    """None: there is no history, so nothing waits for it."""
     publish: bool = True
-    """Whether `status.retention` is written. A CRD that does not know the field would drop it, every time."""
+    """Whether to write `status.retention`. A CRD without the field would drop it each time."""

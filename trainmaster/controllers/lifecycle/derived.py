@@ -1,8 +1,8 @@
-"""Runtimes that were derived for single jobs go when no TrainJob refers to them any more.
+"""Deletes runtimes that were derived for single jobs once no TrainJob refers to them.
 
-Whoever makes one (`trainmaster run`) makes it before the TrainJob, and touches one that exists: for a while after that
-it stays although nobody refers to it yet. The delete names the revision that was looked at, so a touch that came
-meanwhile wins. A job that is running has its snapshot and would not notice.
+`trainmaster run` creates such a runtime before the TrainJob, or updates the last-used time of an existing one, so it is
+kept for a while even though nothing refers to it yet. The delete is conditional on the revision, so it fails if the
+runtime has been used again in the meantime. Running jobs have a snapshot and are not affected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
 GRACE = 600.0
-"""Seconds after the last use: so long a TrainJob may follow its runtime."""
+"""Seconds after the last use in which a TrainJob that refers to the runtime may still be created."""
 
 
 class Users:
@@ -62,7 +62,7 @@ class Users:
 
 
 def find_runtime_name(trainjob: TrainJob) -> str | None:
-    """The TrainingRuntime that it refers to; None when it is one of the cluster."""
+    """The name of the TrainingRuntime; None if the TrainJob refers to a ClusterTrainingRuntime."""
     namespace, name = trainjob.runtime_key
     return name if namespace else None
 
@@ -91,7 +91,7 @@ def _get_time_left(runtime: TrainingRuntime, now: Now) -> float:
         try:
             return now.left(runtime.uid, "last used", used, GRACE)
         except ValueError:
-            pass  # somebody wrote something else there: its birth counts
+            pass  # not a valid time; use the creation time
     return now.left(runtime.uid, "created", runtime.created_at, GRACE)
 
 

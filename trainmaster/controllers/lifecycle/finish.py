@@ -1,4 +1,4 @@
-"""When a job ended, and under which runtime: what retention is counted from and decided by."""
+"""When a job ended and which runtime it used, to compute its retention."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 def find_retention_runtime(view: View, job: TrainingJob) -> Object | None:
-    """The live runtime while it is the one that the job began with, so that a changed TTL reaches finished jobs;
-    else the snapshot. None for a kind without runtimes."""
+    """The live runtime if it is the one that the job started with, so that a changed TTL applies to finished jobs;
+    otherwise the snapshot. None for a kind without runtimes."""
     if not job.runtime:
         return None
     trainjob = job.raw
@@ -46,15 +46,15 @@ def is_policy(obj: Fields) -> bool:
 
 
 class FinishedByRuntime:
-    """Summary of a view: the finished TrainJobs of each runtime, by name. A runtime that changes, and each start, looks
-    at its own and not at all that there are."""
+    """Summary of a view: the finished TrainJobs of each runtime. When a runtime changes, and at startup, only its own
+    TrainJobs are examined."""
 
     gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
 
     def __init__(self) -> None:
         self._runtimes: dict[Request, tuple[str, str]] = {}
         self._finished: dict[tuple[str, str], dict[Request, None]] = {}
-        """(namespace, or "" for a runtime of the cluster, and name) to those that it ran."""
+        """(namespace or "" for a ClusterTrainingRuntime, name) to the TrainJobs that used the runtime."""
 
     def list_of(self, runtime: Fields) -> tuple[Request, ...]:
         one = ObjectModel(runtime)
@@ -81,15 +81,15 @@ class FinishedByRuntime:
 
 
 def _is_left(job: TrainingJob) -> bool:
-    """It is over and not yet on its way out."""
+    """Whether it has finished and is not being deleted."""
     return job.is_finished and not job.is_deleting
 
 
 def list_finished(view: View, model: type[TrainingJob], namespace: str = "") -> Iterable[TrainingJob]:
-    """Those of a kind that are over and not yet on their way out."""
+    """The finished jobs of a kind that are not being deleted."""
     return filter(_is_left, map(model, view.list(model.gvr, namespace)))
 
 
 def list_all_finished(view: View, namespace: str = "") -> Iterable[TrainingJob]:
-    """The same of all kinds."""
+    """The same for all kinds."""
     return chain.from_iterable(list_finished(view, model, namespace) for model in TRAINING_KINDS.values())

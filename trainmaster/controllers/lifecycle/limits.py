@@ -1,8 +1,8 @@
-"""History limits: in each namespace only the newest n Complete and the newest m Failed jobs stay.
+"""History limits: each namespace keeps only the newest n Complete and the newest m Failed jobs.
 
-One request is one namespace. The oldest by the time of their end go first, names decide between equals, so every look
-at the same state deletes the same jobs. A job that history has not archived yet stays until it is; no change of the job
-tells of that, so this looks again by itself.
+A request names a namespace. Jobs are sorted by the time they ended, then by name, so passes over the same state delete
+the same jobs. A job that is not archived yet is kept until it is; archiving does not change the job, so the controller
+polls.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from trainmaster.kit.clock import parse_time
 from trainmaster.kit.timeline import Now
 
 MOST = 50
-"""Deletions of one look; the next look follows at once."""
+"""Deletions per pass; the next pass follows at once."""
 UNRECORDED = 1.0
-"""Seconds until the next look while a job waits for its record; `retention.RETRY` once that could not be written."""
+"""Seconds until the next pass while a job is waiting to be archived; `retention.RETRY` if archiving failed."""
 
 
 def reconcile(

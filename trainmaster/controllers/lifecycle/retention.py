@@ -1,11 +1,13 @@
-"""`ttlSecondsAfterFinished`: a finished job is archived, kept for its time, and deleted with all that it owns.
+"""`ttlSecondsAfterFinished`: a finished job is archived, kept until its TTL expires, and deleted with everything it
+owns.
 
-Everything is computed from what is stored, on every look: the end (its condition's time), the term in force (job,
-runtime, installation). So no restart, conflict or lost lease can lose a deletion; each only delays it. The delete names
-uid and resourceVersion: a job made anew under the same name is never hit, and a longer TTL that was accepted meanwhile
-is never missed. What it owns goes by owner references.
+Each pass computes everything from stored data: the end (the time of its condition) and the TTL in force (from the job,
+its runtime or the installation). So a restart, a conflict or a lost lease can delay a deletion but never lose it. The
+delete is conditional on uid and resourceVersion: it never affects a new job with the same name, and a longer TTL set in
+the meantime takes effect. What the job owns is garbage-collected by owner references.
 
-With a history in place the record is written first (an effect); the delete is a later pass, once the ledger has it.
+If there is a history, the record is written first (an effect), and the job is deleted in a later pass, once it is
+archived.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ from trainmaster.kit.timeline import Now
 
 NAME = "retention"
 ARCHIVE = "archive"
-"""Name of the effect; its subject is the finished job."""
+"""The name of the effect. Its subject is the finished job."""
 RETRY = 60.0
-"""Seconds between attempts to archive what could not be archived."""
+"""Seconds until archiving is retried after a failure."""
 _RUNTIMES = (TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
 _ORDINARY_FINALIZERS = ("foregroundDeletion", "orphan")
 
@@ -68,7 +70,7 @@ def reconcile(
     term = find_ttl(found, find_retention_runtime(view, job), read_retention(view))
     archived = context.ledger is None or context.ledger.is_archived(uid)
     trouble = None if archived or context.ledger is None else context.ledger.find_trouble(uid)
-    # Asked for without a term too: one that is set later counts from an end that no jump of the clock since has moved.
+    # Called even without a TTL, to start the timer now: a TTL set later is then not affected by changes of the clock.
     passed = now.since(uid, "finished", end[1])
     left = None if term is None else term.seconds - passed
     draft = ObjectDraft(model.gvr, job)
@@ -95,7 +97,7 @@ def _explain_kept(left: float | None, trouble: str | None, refusals: Sequence[Wr
 
 
 def _describe(job: TrainingJob, term: EffectiveTerm | None, end: str, message: str) -> Object | None:
-    """`status.retention`: the term in force, who set it, and when the job goes."""
+    """`status.retention`: the TTL in force, who set it, and when the job will be deleted."""
     if term is None:
         return None
     source = term.source if term.wanted is None else f"{term.source}, instead of {term.wanted} on the {job.kind}"
@@ -105,8 +107,8 @@ def _describe(job: TrainingJob, term: EffectiveTerm | None, end: str, message: s
 
 
 def _explain_stuck(job: TrainingJob) -> Plan:
-    """Somebody's finalizer keeps a deleted job. It is reported and never removed: its owner has a reason, or is gone
-    and a person decides (`trainmaster cleanup --clear-finalizers`)."""
+    """Reports a finalizer that keeps a deleted job. It is never removed here: its owner may still need it, and
+    otherwise a person has to decide (`trainmaster cleanup --clear-finalizers`)."""
     foreign = [name for name in job.finalizers if name not in _ORDINARY_FINALIZERS]
     if not foreign:
         return NOTHING
@@ -117,7 +119,7 @@ def _explain_stuck(job: TrainingJob) -> Plan:
 
 
 def map_job(view: View, obj: Object) -> Iterable[Request]:
-    """Only what is over, or on its way out, concerns retention: jobs at work cost nothing here."""
+    """Only finished jobs and jobs that are being deleted."""
     job = read_training_job(obj)
     if not job.is_finished and not job.is_deleting:
         return ()

@@ -1,1 +1,1 @@
-"""Binds Pods to the one local node. A reconciler like the others."""
+"""Binds Pods to the one local node."""

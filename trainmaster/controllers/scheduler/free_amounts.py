@@ -1,9 +1,9 @@
-"""What the node has left in the course of one look at the queue.
+"""Tracks what the node has left during one scheduling pass.
 
-Nobody ever takes what one ahead of him waits for: whatever a gang that does not fit asks for is set aside before the
-next one is looked at. So a large gang at the head is never overtaken by small ones that would keep it from starting,
-and small ones still pass it with what it does not need (docs/scheduling.md). Resources that a Node does not mention are
-not limited (a Node made by hand), except devices, of which it then has none.
+Resources that a waiting gang requests are set aside before the next gang is considered. So smaller gangs never delay a
+large gang at the head of the queue, but they can start before it with resources that it does not need
+(docs/scheduling.md). Resources that a Node does not list (a Node created by hand) are unlimited, except devices, of
+which it then has none.
 """
 
 from __future__ import annotations
@@ -24,47 +24,49 @@ UNLIMITED = 2**63
 class NodeRoom:
     node: str
     has: Amounts
-    """What the Node offers in all."""
+    """The Node's allocatable resources."""
     devices: list[Device]
     leases: Mapping[str, str]
-    """Device id to who has it."""
+    """Device id to the gang that has leased it."""
     taken: Amounts
-    """By gangs that are admitted, and by those that this look admits."""
+    """Held by gangs admitted before or in this pass."""
     firm: Amounts
-    """The same of gangs of which something runs: never more than there is, so that each can go on to its end."""
+    """Held by gangs with running Pods; never more than the node has, so that each of them can finish."""
     used: Amounts
-    """By Pods that have a node, or get one in this look: never more than there is, whatever was promised to whom."""
+    """Used by Pods bound before or in this pass; never more than the node has, even if more is held."""
     kept: Amounts = field(default_factory=dict)
-    """For gangs that wait ahead of whoever is looked at next."""
+    """Set aside for waiting gangs ahead of the next one in the queue."""
 
     def limit(self, name: str) -> int:
-        """What may be given out of a resource now."""
+        """How much of a resource can be given out now, leaving out unusable devices."""
         if name == GPU:
             return min(self.count(name), sum(1 for device in self.devices if self._is_usable(device)))
         return self.count(name)
 
     def count(self, name: str) -> int:
-        """What there is of a resource once all is well."""
+        """How much of a resource the node has if all devices are usable."""
         return self.has.get(name, 0 if "/" in name else UNLIMITED)
 
     def get_free(self, name: str) -> int:
-        """Not taken; some of it may be kept for others."""
+        """The amount not taken; part of it may be set aside for other gangs."""
         return self.limit(name) - self.taken.get(name, 0)
 
     def get_rest(self, name: str) -> int:
         return self.get_free(name) - self.kept.get(name, 0)
 
     def list_lacking(self, growth: Mapping[str, int], waits: Mapping[str, int], begins: Mapping[str, int]) -> list[str]:
-        """Resources of which there is not enough for who wants to hold so much more, with Pods that take `waits`.
+        """Resources of which there is not enough.
 
-        `begins`: all that a gang will hold of which nothing runs yet, or nothing any more."""
+        `growth`: what the gang needs in addition to what it holds. `waits`: what its waiting Pods use. `begins`:
+        everything that the gang will hold, if none of its Pods is running; otherwise empty.
+        """
         short = {name for name, amount in growth.items() if amount > 0 and self.get_rest(name) < amount}
         short.update(name for name, amount in waits.items() if self.limit(name) - self.used.get(name, 0) < amount)
         short.update(name for name, amount in begins.items() if self.limit(name) - self.firm.get(name, 0) < amount)
         return sorted(short)
 
     def list_impossible(self, need: Mapping[str, int]) -> list[str]:
-        """Resources of which the node does not have so much at all."""
+        """Resources of which the node has less than `need` in total."""
         return sorted(name for name, amount in need.items() if amount > self.count(name))
 
     def take(self, growth: Mapping[str, int], waits: Mapping[str, int], begins: Mapping[str, int]) -> None:
@@ -79,7 +81,7 @@ class NodeRoom:
         return [device for device in self.devices if device.is_free and device.id not in self.leases]
 
     def list_troubles(self, *, discreet: bool = False) -> list[str]:
-        """Why devices that nobody leases are not to be had. `discreet`: without naming the machine's processes."""
+        """Why devices without a lease are not available. `discreet`: do not name the processes that use them."""
         found = []
         for device in self.devices:
             if device.id in self.leases:

@@ -1,13 +1,14 @@
-"""Who has what of the node, and who waits: a summary of all Pods and JobSets that the view keeps current.
+"""Tracks which gangs hold the node's resources and which are waiting: a summary of all Pods and JobSets in the view.
 
-Built from objects alone, so that after a crash it is the same again. A change of a Pod costs the same
-however many there are. Pods of one JobSet are one gang; any other Pod is a gang of its own.
+Built only from objects, so it is the same after a crash. The cost of a change of a Pod does not depend on the number of
+Pods. The Pods of a JobSet form a gang; any other Pod is a gang of its own.
 
-A gang is admitted once a Pod of its attempt has a node. From then on it holds the peak of what it may still need, not
-only what its Pods take now: a later stage, or the rest of a plan that a crash has cut, finds its place kept. It gives
-back what it will not need again, and everything when the JobSet ends, is suspended or goes, or when nothing of it runs
-and it cannot go on until somebody helps. What such a gang gave back it may want again when others have it: so what is
-held can be more than there is, but what gangs hold of which something runs (`firm`) never is.
+A gang is admitted once a Pod of its current attempt is bound. From then on it holds the peak of what it may still need,
+not only what its Pods use now, so that resources are available for a later stage and for Pods that a crash left
+unbound. It releases what it will not need again, and everything when the JobSet finishes, is suspended or is deleted,
+or when none of its Pods is running and it is blocked until somebody changes something. Such a gang may need its
+resources again when others have them, so the total that is held can exceed what the node has. The total of gangs with
+running Pods (`firm`) never does.
 """
 
 from __future__ import annotations
@@ -38,36 +39,36 @@ ALONE = (0, "")
 Place = tuple[str, str]
 """(namespace, name) of a Pod."""
 Order = tuple[int, int, str, int]
-"""(priority, higher first; restarts first; since when; who came first)"""
+"""(negated priority, 0 if restarting, waiting since, creation order)"""
 
 
 class PodStage(Enum):
     WAITING = "waiting"
     BOUND = "bound"
     DONE = "done"
-    """It had a node and ended well: its share is not needed again."""
+    """The Pod was bound and succeeded: its resources are not needed again."""
     FAILED = "failed"
-    """It had a node and failed: another Pod may take its place."""
+    """The Pod was bound and failed: another Pod may replace it."""
 
 
 @dataclass(slots=True)
 class LedgerEntry:
-    """One Pod that counts: it waits or runs here, or has done so for a JobSet."""
+    """A Pod that is waiting or running on this node, or a finished Pod of a JobSet."""
 
     place: Place
     uid: str
     gang: str
     part: tuple[int, str]
-    """(attempt, role); of a single Pod (0, "")."""
+    """(attempt, role); (0, "") for a Pod without a JobSet."""
     amounts: Amounts
     stage: PodStage
     devices: tuple[str, ...]
     priority: int
     created: str
     said: str
-    """The message of its PodScheduled condition while that is False."""
+    """The message of the PodScheduled condition if that is False."""
     is_marked: bool
-    """It carries the sentence for the TrainJob."""
+    """Whether it has the waiting annotation for the TrainJob."""
     is_gated: bool
     labels: Mapping[str, str] | None = field(compare=False)
     annotations: Mapping[str, str] | None = field(compare=False)
@@ -83,7 +84,7 @@ class GangPart:
     failed: int = 0
     gated: int = 0
     said: Counter[str] = field(default_factory=Counter)
-    """What its waiting Pods say; "" of those that say nothing yet."""
+    """The messages of its waiting Pods; "" for Pods without one."""
 
     @property
     def count(self) -> int:
@@ -104,14 +105,14 @@ class Gang:
     names_jobset: bool = False
     parts: dict[tuple[int, str], GangPart] = field(default_factory=dict)
     waits: Amounts = field(default_factory=dict)
-    """What its waiting Pods of the current attempt take together."""
+    """The sum of its waiting Pods in the current attempt."""
     uses: Amounts = field(default_factory=dict)
-    """What its bound Pods take, of whichever attempt."""
+    """The sum of its bound Pods, of any attempt."""
     holds: Amounts = field(default_factory=dict)
     firm: Amounts = field(default_factory=dict)
-    """What it holds while something of it runs."""
+    """What it holds, if any of its Pods is running; otherwise empty."""
     order: Order | None = None
-    """Its place in the queue; None: it does not wait."""
+    """Its place in the queue; None if it is not waiting."""
     priority: int = 0
     created: str = ""
     marked: set[Place] = field(default_factory=set)
@@ -125,7 +126,7 @@ class Gang:
         return not self.names_jobset
 
     def list_parts(self) -> Iterator[tuple[str, GangPart]]:
-        """Those of the current attempt, by role."""
+        """The parts of the current attempt, by role."""
         attempt = self.attempt
         return ((role, part) for (number, role), part in self.parts.items() if number == attempt)
 
@@ -133,8 +134,8 @@ class Gang:
         return [entry for _, part in self.list_parts() for entry in part.waiting.values()]
 
     def find_leader(self) -> Place | None:
-        """The waiting Pod that speaks for all; the same one as long as it waits, because the Job above shows the first
-        that it finds."""
+        """The waiting Pod that has the annotation for the whole gang. It stays the same as long as it is waiting,
+        because the Job copies the first annotation that it finds."""
         own = [place for place in self.marked if any(place in part.waiting for _, part in self.list_parts())]
         if own:
             return min(own)
@@ -155,7 +156,7 @@ class Gang:
         return self.shape is not None and self.shape.is_blocked
 
     def is_whole(self) -> bool:
-        """All Pods with which it begins are there."""
+        """Whether all Pods of the roles that start first exist."""
         if self.shape is None:
             return True
         return all(
@@ -165,7 +166,8 @@ class Gang:
         )
 
     def get_need(self) -> Amounts:
-        """What it holds once the Pods that wait are bound: they, and the peak of what may still come."""
+        """What it will hold once its waiting Pods are bound: their requests, or the peak of what may still be
+        needed."""
         return compute_maxima(add(self.uses, self.waits), self._get_peak())
 
     def _get_peak(self) -> Amounts:
@@ -193,26 +195,26 @@ class SchedulingLedger:
     def __init__(self) -> None:
         self._entries: dict[Place, LedgerEntry] = {}
         self._uids: dict[Place, str] = {}
-        """Of JobSets."""
+        """Uids of JobSets."""
         self._numbers = 0
         self._unsettled: dict[str, Gang] = {}
         self.gangs: dict[str, Gang] = {}
         self.held: Amounts = {}
-        """By all gangs together."""
+        """The total held by all gangs."""
         self.firm: Amounts = {}
-        """By gangs of which something runs."""
+        """The total held by gangs with running Pods."""
         self.used: Amounts = {}
-        """By their Pods that have a node."""
+        """The total used by bound Pods."""
         self.leases: dict[str, str] = {}
-        """Device id to the label of the gang that has it."""
+        """Device id to the label of the gang that has leased it."""
         self._queue: list[tuple[Order, str]] = []
         self.kinds: Counter[frozenset[str]] = Counter()
-        """Which resources gangs in the queue wait for, and how many of each sort there are."""
+        """How many queued gangs wait for each combination of resources."""
         self._kind_of: dict[str, frozenset[str]] = {}
         self.silent: dict[str, None] = {}
-        """Gangs in the queue with Pods that say nothing about why."""
+        """Queued gangs with Pods that have no message yet."""
 
-    # What is asked
+    # Reading
 
     @property
     def is_anybody_waiting(self) -> bool:
@@ -227,7 +229,7 @@ class SchedulingLedger:
     def find_entry(self, place: Place) -> LedgerEntry | None:
         return self._entries.get(place)
 
-    # What changes
+    # Updating
 
     def put(self, gvr: GVR, obj: Object) -> None:
         if gvr == PODS:
@@ -340,22 +342,22 @@ class SchedulingLedger:
         return gang
 
     def _recount(self, gang: Gang) -> None:
-        """The attempt has changed: other Pods are the current ones."""
+        """Recomputes the requests of waiting Pods after the attempt has changed."""
         gang.waits = {}
         for entry in gang.list_waiting():
             add_into(gang.waits, entry.amounts)
 
     def _touch(self, gang: Gang) -> None:
-        """What follows from its Pods and its JobSet is worked out when it is asked for: changes come in crowds."""
+        """Marks the gang as changed. Derived values are computed later, in `settle`, because changes come in bursts."""
         self._unsettled[gang.id] = gang
 
     def settle(self) -> None:
-        """Brings everything up to date with what was put and dropped. To be called before anything is asked."""
+        """Updates derived values after changes. Call it before reading."""
         while self._unsettled:
             self._settle(self._unsettled.popitem()[1])
 
     def _settle(self, gang: Gang) -> None:
-        """After changes of a gang: what it holds, and whether and where it stands in the queue."""
+        """Updates what the gang holds and its place in the queue."""
         holds = gang.get_hold()
         if holds != gang.holds:
             _subtract(self.held, gang.holds)
@@ -382,7 +384,7 @@ class SchedulingLedger:
         shape = gang.shape
         if shape is None:
             return (-gang.priority, 1, gang.created, gang.number) if is_waiting else None
-        # One that restarts has its place before its Pods are there again; one that begins gets it with them.
+        # A restarting gang gets its place before its Pods exist; a new gang gets it with its Pods.
         is_restarting = shape.attempt > 0 and not gang.is_admitted and not shape.is_blocked
         if not shape.is_open or not (is_waiting or is_restarting):
             return None
@@ -419,12 +421,12 @@ def _subtract(target: Amounts, amounts: Mapping[str, int]) -> None:
 
 
 def _runs_on(pod: Object, known: LedgerEntry) -> bool:
-    """Most changes: a Pod that had its node before reports something, and has not ended."""
+    """Fast path for most changes: a bound Pod updates its status and has not finished."""
     meta = pod["metadata"]
     return (
         known.stage is PodStage.BOUND
         and known.uid == meta["uid"]
-        # A write of the status leaves both as they are in memory.
+        # A status update keeps the same objects in memory.
         and known.labels is meta.get("labels")
         and known.annotations is meta.get("annotations")
         and read_status(pod).get("phase") not in OVER
@@ -432,7 +434,7 @@ def _runs_on(pod: Object, known: LedgerEntry) -> bool:
 
 
 def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
-    """None: it takes nothing and waits for nothing here. `known`: what was read of it before."""
+    """None if the Pod uses nothing and is not waiting here. `known`: the previous entry of the Pod."""
     pod = Pod(raw)
     meta, spec = pod.meta, pod.spec
     jobset = read_gang(raw)

@@ -1,8 +1,7 @@
-"""Whether the node would take a Pod at all; if not, why, in the words of upstream's scheduler and in words that help.
+"""Checks whether the node accepts a Pod; if not, gives the reason in the words of upstream's scheduler, and a hint.
 
-Looked at, in upstream's order: whether the node is cordoned, its taints, node selector and required node affinity,
-spreading. Whether there is room is another question (`free_amounts`). What a Pod prefers makes no difference with one
-node.
+Checks are in upstream's order: cordoned node, taints, node selector and required node affinity, topology spread. Free
+resources are checked separately (`free_amounts`). Preferences have no effect with a single node.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ _ADVICE = {
 @dataclass(frozen=True, slots=True)
 class Misfit:
     message: str
-    """For the Pod's condition and event."""
+    """The message for the Pod's condition and event."""
     hint: str
-    """What the Pod asks for and what the node has."""
+    """What the Pod requires and what the node has."""
 
 
 def find_misfit(pod: Pod, node: Node, *, approximates_selectors: bool = False) -> Misfit | None:
@@ -65,7 +64,8 @@ def find_misfit(pod: Pod, node: Node, *, approximates_selectors: bool = False) -
 
 
 def _list_spread_keys(pod: Pod) -> Iterable[str]:
-    """One node is one domain, over which Pods are always evenly spread; it only has to be a domain."""
+    """A single node is a single domain, over which Pods are always evenly spread, so the node only needs the topology
+    key."""
     for constraint in list_items(pod.spec, "topologySpreadConstraints"):
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
             yield constraint["topologyKey"]
@@ -74,7 +74,7 @@ def _list_spread_keys(pod: Pod) -> Iterable[str]:
 def _keeps_off(taint: Fields, pod: Pod, tolerations: Sequence[Fields]) -> bool:
     if taint.get("effect") not in _KEEPS_OFF or _tolerates(tolerations, taint):
         return False
-    # As upstream's admission: only Pods without any request are kept off when memory runs short.
+    # As in upstream's admission, memory pressure keeps away only Pods without any requests.
     is_light = pod.status.get("qosClass", "BestEffort") == "BestEffort"
     return taint.get("key") != _MEMORY_PRESSURE or is_light
 
@@ -108,7 +108,7 @@ def _list_refused(pod: Pod) -> Iterable[str]:
 
 
 def list_unmet(pod: Pod, node: Node) -> list[str]:
-    """What keeps the Pod off the node, each with what the node has instead."""
+    """Unmet requirements of the Pod, each with what the node has instead."""
     wrong = []
     for key, value in read_fields(pod.spec, "nodeSelector").items():
         if node.labels.get(key) != value:
@@ -120,7 +120,7 @@ def list_unmet(pod: Pod, node: Node) -> list[str]:
 
 
 def _meets(term: Fields, node: Node) -> bool:
-    """A term without any expression is met by no node."""
+    """A term without expressions matches no node."""
     expressions, fields = list_items(term, "matchExpressions"), list_items(term, "matchFields")
     if not expressions and not fields:
         return False

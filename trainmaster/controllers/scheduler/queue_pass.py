@@ -1,8 +1,10 @@
-"""One look at the queue: who starts now, who waits, and for what. Pure; `reconciler` turns it into writes.
+"""One pass over the queue: which gangs start now, which wait, and for what. Pure; `reconciler` turns the result into
+writes.
 
-The queue is walked from its head. A gang that fits is admitted, a gang that does not has what it asks for set aside
-(`free_amounts`). Gangs that time alone cannot help (too large for the machine, kept off by a selector) are passed over,
-so they keep nobody waiting. The walk ends early once nothing is left that anybody behind could use.
+The queue is visited from its head. A gang that fits is admitted; for a gang that does not, its requests are set aside
+(`free_amounts`). Gangs that cannot start without a change (too large for the machine, or a selector that does not
+match) are skipped, so they do not block others. The pass stops early once nothing is left that any remaining gang could
+use.
 """
 
 from __future__ import annotations
@@ -27,22 +29,22 @@ from trainmaster.jobs.models.pods import Pod
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 REFUSED = "binding was refused: "
 SHOWN = 20
-"""Gangs at the head of the queue whose position is kept current. Behind them it would cost a write for each gang
-whenever one starts."""
+"""The number of gangs at the head of the queue whose position is kept up to date. Doing so for all gangs would cost a
+write for each of them whenever one starts."""
 _FEW_JOBS = 64
 ENOUGH = 64
-"""Pods that one look binds, unless a single gang has more: what fits into one transaction."""
+"""The maximum number of Pods bound in one pass, unless a single gang has more. They fit into one transaction."""
 
 
 class VerdictKind(Enum):
     FITS = "fits"
     WAITS = "waits"
-    """For room: the only ones that have a position."""
+    """Waits for resources. Only these gangs have a position."""
     STUCK = "stuck"
-    """Until somebody changes the Pod or the node."""
+    """Cannot start until somebody changes the Pod or the node."""
     GATED = "gated"
     SILENT = "silent"
-    """Its Pods are still being made; whoever makes them says what keeps him."""
+    """Its Pods are still being created; the controller that creates them reports any problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,18 @@ class SchedulingVerdict:
     gang: Gang
     kind: VerdictKind
     message: str = ""
-    """For the Pods' condition."""
+    """The message for the Pods' condition."""
     hint: str = ""
-    """For people, where the kind is STUCK."""
+    """A hint for users, if the kind is STUCK."""
     need: Mapping[str, int] = field(default_factory=dict)
     growth: Mapping[str, int] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
     position: int = 0
-    """From 1 on, of gangs that wait for room."""
+    """From 1, for gangs that wait for resources."""
     ahead: tuple[str, ...] = ()
-    """The labels of the next ones ahead, the nearest last; not all when there are many."""
+    """The labels of the gangs directly ahead, nearest last; limited to `SHOWN`."""
     kept: Mapping[str, int] = field(default_factory=dict)
-    """What is set aside for those ahead."""
+    """What is set aside for the gangs ahead."""
 
 
 @dataclass(slots=True)
@@ -69,9 +71,9 @@ class Look:
     room: NodeRoom
     admitted: list[tuple[SchedulingVerdict, list[Device]]] = field(default_factory=list)
     waiting: list[SchedulingVerdict] = field(default_factory=list)
-    """Everybody else who was looked at."""
+    """All other gangs that were visited."""
     is_complete: bool = True
-    """False: more could be admitted at once."""
+    """False if another pass could admit more gangs at once."""
 
 
 class SchedulingPass:
@@ -85,7 +87,7 @@ class SchedulingPass:
         *,
         to_the_end: bool = False,
     ) -> None:
-        """`to_the_end`: also where nothing is left to give, for whoever asks about one far behind."""
+        """`to_the_end`: do not stop early, to get a verdict on gangs far behind in the queue."""
         self._view = view
         self._ledger = ledger
         self._node = node
@@ -111,7 +113,8 @@ class SchedulingPass:
                 postponed.append(gang)
             else:
                 self._visit(gang)
-        # What was refused once may be refused again, and would take the others' plan down with it.
+        # A binding that was refused may be refused again, which would make the whole plan fail, so visit these gangs
+        # only if no other gang was admitted.
         for gang in postponed:
             if not look.admitted:
                 self._visit(gang)
@@ -119,13 +122,14 @@ class SchedulingPass:
         return look
 
     def _is_over(self) -> bool:
-        """Nothing is left of something that everybody in the queue needs, and all that show a position were seen."""
+        """Whether nothing more can be admitted, because every waiting gang lacks some resource, and all positions to
+        show are known."""
         if self._to_the_end or self._position < SHOWN:
             return False
         return all(any(self._room.get_rest(name) <= 0 for name in kind) for kind in self._ledger.kinds)
 
     def _visit_silent(self) -> None:
-        """Gangs behind the end of the walk that have not said yet why they wait."""
+        """Visits gangs after the stopping point whose Pods do not say yet why they wait."""
         seen = {verdict.gang.id for verdict in self._look.waiting}
         seen.update(verdict.gang.id for verdict, _ in self._look.admitted)
         for number, name in enumerate(self._ledger.silent):
@@ -144,7 +148,7 @@ class SchedulingPass:
             self._bound += count
             self._look.admitted.append((verdict, devices))
             return
-        # One that restarts keeps its place while its Pods are made anew, unless nobody can make them.
+        # A restarting gang keeps its place while its Pods are being created, unless it is blocked.
         is_restarting = verdict.kind is VerdictKind.SILENT and gang.is_restarting and not gang.is_blocked
         if verdict.kind is VerdictKind.WAITS or is_restarting:
             self._room.keep(verdict.growth)
@@ -182,7 +186,8 @@ class SchedulingPass:
         )
 
     def _find_static(self, gang: Gang) -> SchedulingVerdict | None:
-        """What has nothing to do with room. Pods of one role are made from one template: one stands for all."""
+        """Checks that do not depend on free resources. The Pods of a role have the same template, so one of them is
+        checked."""
         if gang.names_jobset and gang.shape is None:
             text = "the JobSet that the Pod names in its labels does not exist"
             return SchedulingVerdict(gang, VerdictKind.STUCK, f"0/1 nodes are available: {text}.", text)
@@ -198,8 +203,8 @@ class SchedulingPass:
         return None
 
     def _is_whole(self, gang: Gang) -> bool:
-        """All Pods with which the gang begins are there. Where they seem not to be, its Jobs are asked: somebody may
-        have removed Pods that had ended, which nobody makes again."""
+        """Whether all Pods of the roles that start first exist. If not, the Jobs are checked too, because finished Pods
+        that somebody deleted are not created again."""
         shape = gang.shape
         if shape is None or gang.is_whole():
             return True
@@ -241,7 +246,7 @@ def _has_all(gang: Gang, role: GangRole, jobs: Sequence[Job]) -> bool:
 
 
 def _count_wanted(job: Job) -> int:
-    """Pods that the Job should have now."""
+    """The number of Pods that the Job should have now."""
     if job.is_finished:
         return 0
     wanted = job.parallelism if job.completions is None else job.completions

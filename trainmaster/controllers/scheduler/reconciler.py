@@ -1,12 +1,12 @@
 """The scheduler: one pass over the queue of the one node.
 
-A request names the node, not a Pod: who may start depends on everybody else. A pass binds what fits, whole gangs only;
-a plan with more Pods than one transaction takes is cut (docs/decisions/0008), and what a crash leaves of it is finished
-first, because a gang with one bound Pod holds the place of all of them (`ledger`).
+A request names the node, not a Pod, because which gangs can start depends on all others. A pass binds whole gangs. A
+plan with more Pods than fit into one transaction is split (docs/decisions/0008); after a crash the rest is bound first,
+because a gang with one bound Pod holds the resources for all of them (`ledger`).
 
-Those that wait say why: each Pod in its PodScheduled condition, in the words of upstream's scheduler, and one Pod of a
-gang in an annotation, which its Job, JobSet and TrainJob copy up to `status.waiting`. The sentence changes whenever the
-queue moves; it is rewritten at most once a second, under a request of its own.
+Waiting Pods say why: each Pod in its PodScheduled condition, in the words of upstream's scheduler, and one Pod of a
+gang in an annotation, which the Job, JobSet and TrainJob copy up to `status.waiting`. The text changes whenever the
+queue does; it is updated at most once a second, by a separate request.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from trainmaster.kit.timeline import Now
 NODE = "local"
 BIND = Request("", NODE)
 REPORT = Request("", f"{NODE}.queue")
-"""Not the name of a node: a dot keeps the two apart from any name that a second node could have."""
+"""Updates the texts of waiting Pods. The name is not that of any node."""
 REPORT_SECONDS = 1.0
 _NO_NODE = "the node agent has not registered the local node yet"
 AT_ONCE = 0.001
@@ -83,7 +83,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
 
 
 def _bind(view: View, look: Look, node: Node | None) -> Plan:
-    """`node`: selectors that it does not meet are let through, and that is said."""
+    """`node`: if given, unmet selectors of Pods on it were ignored by policy, which is reported in an event."""
     draft = Draft()
     for verdict, devices in look.admitted:
         rest = list(devices)
@@ -105,7 +105,7 @@ def _bind(view: View, look: Look, node: Node | None) -> Plan:
 
 
 def _find_pod(view: View, entry: LedgerEntry) -> Pod | None:
-    """The Pod of the entry, unless it is gone or about to go."""
+    """The Pod of the entry; None if it is gone or being deleted."""
     found = view.find(PODS, *entry.place)
     pod = Pod(found) if found is not None else None
     return pod if pod is not None and pod.uid == entry.uid and not pod.is_deleting else None
@@ -120,7 +120,7 @@ def _build_binding(pod: Pod, devices: Sequence[Device]) -> Patch:
         annotations[DEVICES] = render_lease(pod.spec, devices)
     if annotations:
         body["metadata"] = {"annotations": annotations}
-    # A lease that was given must not be given again by somebody who has not seen it.
+    # Versioned, so that a device is not leased twice based on an outdated object.
     return build_patch(PODS, pod, body, versioned=bool(devices))
 
 
@@ -138,22 +138,22 @@ def _tell(view: View, teller: _Teller, look: Look, ledger: SchedulingLedger, ver
 
 
 def _find_apart(view: View, gang: Gang) -> str:
-    """The gang's namespace, when a tenant reads what is written there: others are counted, not named. Whoever may see
-    all namespaces is told names by `explain`."""
+    """The gang's namespace if it belongs to a tenant: the text then counts jobs of other users instead of naming them.
+    Users who can see all namespaces get the names from `explain`."""
     name = gang.label.partition("/")[0]
     namespace = view.find(NAMESPACES, "", name)
     return name if namespace is not None and is_tenant(namespace) else ""
 
 
 def _say_stuck(gang: Gang, text: str) -> Waiting:
-    """What concerns a Pod names it."""
+    """Names the Pod if the text is about a Pod."""
     leader = gang.find_leader()
     name = "" if leader is None or text.startswith("the job") else f"Pod {leader[1]} waits: "
     return Waiting("Unschedulable", f"{name}{text}")
 
 
 def _is_news(verdict: SchedulingVerdict) -> bool:
-    """Whether a Pod of the gang does not say yet what it should."""
+    """Whether a Pod of the gang still has to be updated."""
     gang = verdict.gang
     is_marked = bool(gang.marked) or verdict.kind is VerdictKind.GATED
     return not is_marked or any(set(part.said) - {verdict.message} for _, part in gang.list_parts())
@@ -170,7 +170,7 @@ def _explain_refusal(ledger: SchedulingLedger, teller: _Teller, refusal: WriteRe
 
 
 class _Teller(Draft):
-    """Collects what Pods that wait say about it."""
+    """Collects the updates of waiting Pods."""
 
     __slots__ = ("_now", "_view")
 
@@ -180,7 +180,7 @@ class _Teller(Draft):
         self._now = now
 
     def tell(self, gang: Gang, message: str, waiting: Waiting | None, *, reason: str = "Unschedulable") -> None:
-        """`message` stands on every Pod of the gang, `waiting` on one, for the objects above it."""
+        """Sets `message` on every Pod of the gang, and `waiting` on one of them, for the objects above it."""
         entries = gang.list_waiting()
         leader = gang.find_leader()
         is_large = len(entries) > ENOUGH
@@ -205,7 +205,7 @@ class _Teller(Draft):
 
 
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
-    """Pods that wait, and Pods that give something back. Most changes concern Pods that go on running."""
+    """Waiting Pods, and Pods that release resources. Most changes are status updates of running Pods."""
     meta = pod["metadata"]
     if not pod["spec"].get("nodeName") or read_status(pod).get("phase") in OVER:
         return (BIND,)
@@ -213,7 +213,7 @@ def map_pod(view: View, pod: Object) -> Iterable[Request]:
 
 
 def map_to_report(view: View, pod: Object) -> Iterable[Request]:
-    """Whenever the queue may have moved: a Pod has come, has got a node, has ended or is gone."""
+    """Whenever the queue may have changed: a Pod was created, bound, deleted or has finished."""
     is_new = read_status(pod).get("phase", "Pending") == "Pending"
     return (REPORT,) if is_new or any(map_pod(view, pod)) else ()
 

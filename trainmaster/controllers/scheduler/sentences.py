@@ -2,7 +2,7 @@
 
 waiting for 2 GPUs: 1 of 2 free; third in the queue behind default/a and default/b; starts when default/c ends
 
-What is written down where a tenant reads it counts strangers instead of naming them (`apart`):
+In the namespace of a tenant, jobs of other users are counted instead of named (`apart`):
 
 waiting for 2 GPUs: 1 of 2 free; third in the queue behind 2 jobs of other users; starts when 1 job of another user ends
 """
@@ -19,13 +19,13 @@ from trainmaster.controllers.scheduler.queue_pass import SHOWN, SchedulingVerdic
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _NAMED = 3
-"""Names in one list; the others are counted."""
+"""The maximum number of names in a list; the rest is counted."""
 _HOLDERS = 100
-"""Running gangs that are asked what they hold: enough to name some, and a bound on what a sentence costs."""
+"""The maximum number of running gangs to examine, to limit the cost of a sentence."""
 
 
 def describe(verdict: SchedulingVerdict, room: NodeRoom, holders: Iterable[Gang], *, apart: str = "") -> str:
-    """`apart`: the namespace outside which nobody is named; "" names everybody."""
+    """`apart`: the only namespace whose jobs are named; "" names all jobs."""
     if verdict.kind is VerdictKind.STUCK:
         return verdict.hint or _describe_impossible(verdict, room)
     needs = ", ".join(_describe_need(verdict, room, name) for name in verdict.lacking)
@@ -84,7 +84,7 @@ def join(labels: Sequence[str], apart: str = "") -> str:
 
 
 def _describe_start(verdict: SchedulingVerdict, room: NodeRoom, holders: Iterable[Gang], apart: str) -> str:
-    """Which of those that run would have to end. What those ahead wait for has to come free as well."""
+    """Which running gangs would have to end. Resources for the gangs ahead have to become free as well."""
     missing = {}
     for name in verdict.lacking:
         gap = verdict.growth.get(name, 0) + verdict.kept.get(name, 0) - room.get_free(name)
@@ -105,7 +105,7 @@ def _describe_start(verdict: SchedulingVerdict, room: NodeRoom, holders: Iterabl
 
 
 def _choose(gangs: Sequence[Gang], missing: dict[str, int]) -> list[str]:
-    """Some that are enough together, the largest first; none when all of them are not."""
+    """Gangs that together hold enough, largest first; empty if all of them are not enough."""
     chosen = []
     for gang in sorted(gangs, key=lambda item: _measure(item.holds, missing), reverse=True):
         chosen.append(gang.label)

@@ -1,8 +1,8 @@
-"""What a JobSet will need: its ReplicatedJobs as roles, and the most that they take at one time. Pure.
+"""What a JobSet will need: its ReplicatedJobs as roles, and the maximum that they use at one time. Pure.
 
-A ReplicatedJob that depends on the completion of another runs after it, so the two share what they need; everything
-else may run side by side. The peak is taken over all sets of roles that can run at once, resource by resource. Read
-by the ledger for each JobSet; Pods that exist already are counted as they are, not as their template says.
+A ReplicatedJob that depends on the completion of another runs after it, so the two can use the same resources; all
+others may run at the same time. The peak of each resource is the maximum over all sets of roles that can run at once.
+The ledger reads it for each JobSet. Existing Pods are counted with their own requests, not those of the template.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainmaster.controllers.waiting import PASSING, find_annotated
 from trainmaster.jobs.models.jobsets import JobSet
 
 _MANY = 10
-"""With more roles than this every one is taken to run beside every other: sets of them would be too many."""
+"""With more roles than this, all of them are assumed to run at the same time, because there would be too many sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +27,24 @@ class GangRole:
     name: str
     replicas: int
     width: int
-    """Pods at one time."""
+    """The maximum number of Pods at one time."""
     total: int
-    """Pods until it is complete."""
+    """The number of Pods until the role is complete."""
     amounts: Amounts
-    """What one Pod takes, by the template."""
+    """The requests of one Pod, according to the template."""
     starts_first: bool
-    """It waits for no other."""
+    """It does not depend on another role."""
     after: frozenset[str]
-    """Roles that have ended for good before it begins."""
+    """Roles that are complete before it starts."""
 
     def count_left(self, succeeded: int) -> int:
-        """Pods that it may still have at one time."""
+        """The maximum number of Pods that it may still have at one time."""
         return max(0, min(self.width, self.total - succeeded))
 
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """What the scheduler knows of one JobSet."""
+    """What the scheduler knows about one JobSet."""
 
     uid: str
     namespace: str
@@ -52,19 +52,19 @@ class GangShape:
     generation: int
     attempt: int
     is_open: bool
-    """It may have Pods: not ended, not suspended, not going."""
+    """Whether it may have Pods: it is not finished, suspended or being deleted."""
     is_blocked: bool
-    """It says that somebody has to change something before it can go on."""
+    """Whether somebody has to change something before it can continue, according to its waiting annotation."""
     since: str
-    """Since when it wants to run: its creation, or when it was resumed."""
+    """Since when it has wanted to run: when it was created or last resumed."""
     priority: int
     roles: tuple[GangRole, ...]
     complete: frozenset[str]
-    """Roles of which every Job of this attempt has ended well, also when somebody has removed their Pods since."""
+    """Roles whose Jobs in this attempt have all succeeded, even if their Pods were deleted since."""
 
 
 def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
-    """`before`: what was read of the same JobSet earlier; its roles are kept while the spec is the same."""
+    """`before`: the previous shape of the same JobSet; its roles are reused if the spec has not changed."""
     generation = int(jobset.meta.get("generation", 0))
     is_same = before is not None and (before.uid, before.generation) == (jobset.uid, generation) and generation > 0
     roles = before.roles if is_same and before is not None else tuple(_read_roles(jobset))
@@ -98,7 +98,7 @@ def _get_pod_spec(replicated: Fields) -> Fields:
 
 
 def _read_priority(jobset: JobSet) -> int:
-    """A template rarely has the number; Pods, which do, decide once they are there."""
+    """Templates rarely contain the number. Pods do, and theirs is used once they exist."""
     return max((int(_get_pod_spec(entry).get("priority") or 0) for entry in jobset.replicated_jobs), default=0)
 
 
@@ -122,8 +122,8 @@ def _read_roles(jobset: JobSet) -> Iterator[GangRole]:
 
 
 def _list_orders(entries: Sequence[Fields]) -> dict[str, frozenset[str]]:
-    """For each role those that are complete before it begins. It begins after what it depends on has begun, so what
-    was over by then is over for it too. A role may only depend on earlier ones."""
+    """For each role, the roles that are complete before it starts. A role starts after its dependencies have started,
+    so everything complete before them is complete before it too. A role can depend only on earlier ones."""
     after: dict[str, frozenset[str]] = {}
     for entry in entries:
         over: set[str] = set()
@@ -136,7 +136,7 @@ def _list_orders(entries: Sequence[Fields]) -> dict[str, frozenset[str]]:
 
 
 def get_peak(needs: Sequence[tuple[GangRole, Amounts]]) -> Amounts:
-    """The most that these roles, each taking so much while it runs, take together at any time."""
+    """The maximum of what these roles use together at any time."""
     if len(needs) == 1:
         return dict(needs[0][1])
     peak: Amounts = {}
@@ -152,7 +152,7 @@ def get_peak(needs: Sequence[tuple[GangRole, Amounts]]) -> Amounts:
 def _list_groups(
     rest: list[tuple[GangRole, Amounts]], chosen: list[tuple[GangRole, Amounts]]
 ) -> Iterator[list[tuple[GangRole, Amounts]]]:
-    """All sets of roles that can run at once."""
+    """All sets of roles that can run at the same time."""
     if not rest:
         yield chosen
         return

@@ -1,1 +1,1 @@
-"""TrainJob -> runtime snapshot and JobSet; the JobSet's conditions and counts back onto the TrainJob."""
+"""Reconciles TrainJobs: creates the runtime snapshot and the JobSet, and copies the JobSet's state to the status."""

@@ -1,6 +1,6 @@
-"""When the present attempt of a job began, from what is stored: the Jobs of the gang's newest round, else the JobSet.
+"""When the current attempt of a job started, from stored data: its Jobs after a restart, otherwise the JobSet.
 
-Asked only for a job that has reported progress, and Jobs are looked at only after a restart.
+Called only for jobs that have reported progress; Jobs are examined only after a restart.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 
 
 def find_beginning(view: View, trainjob: TrainJob, jobset: JobSet | None) -> str:
-    """A stored time; "" when it is not known, or nobody needs to know."""
+    """A stored time; "" if it is unknown or not needed."""
     if jobset is None or "trainerStatus" not in trainjob.status:
         return ""
     restarts = jobset.restarts
     if not restarts:
         return jobset.created_at
     jobs = map(Job, view.owned(JOBS, jobset.namespace, jobset.uid))
-    # The Jobs of a round come one after the other; a report is stored with a time after that of its own Job.
+    # The Jobs of an attempt are created one after the other; reports of a Job are always later than its own creation.
     return min((job.created_at for job in jobs if job.attempt == restarts), default="")

@@ -1,8 +1,8 @@
-"""What a TrainJob stands for: its JobSet, and the objects that its framework needs beside it.
+"""Builds the children of a TrainJob: its JobSet, and the other objects that its framework needs.
 
-The runtime's template with the TrainJob's values comes from `api.training.template`; the framework's answer goes on
-top, and once more the TrainJob's own environment. The order of lists is upstream's, because the objects are compared
-with upstream's.
+`api.training.template` fills the TrainJob's values into the runtime's template; then the framework's part is applied,
+and the TrainJob's own environment again. Lists are in upstream's order, because the objects are compared with
+upstream's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Children:
     jobset: Object
     companions: tuple[Companion, ...] = ()
     remarks: tuple[str, ...] = ()
-    """What is done otherwise than asked, a sentence each."""
+    """Deviations from what was requested, one sentence each."""
 
 
 def find_unsupported(trainjob: TrainJob, runtime: Fields) -> Waiting | None:
@@ -85,7 +85,7 @@ def build_children(trainjob: TrainJob, runtime: Fields, context: FrameworkContex
 
 
 def _find_mismatch(trainjob: TrainJob, runtime: Fields, context: FrameworkContext) -> Waiting | None:
-    """What admission refuses too; a cluster without our admission must hear it from here."""
+    """What admission also refuses; needed on a cluster without our admission."""
     nodes = trainjob.nodes
     if nodes is not None and nodes < 1:
         return Waiting("InvalidNumNodes", f"numNodes is {nodes}; a job needs at least one node")
@@ -122,7 +122,7 @@ def _describe(trainjob: TrainJob, runtime: Fields, spec: Object) -> Training:
 
 
 def _read_node(job: Fields | None) -> Fields:
-    """The container of a job that trains; empty when it has none."""
+    """The container of a job that trains; empty if there is none."""
     return (find_container(job, NODE) if job is not None else None) or {}
 
 
@@ -152,7 +152,7 @@ def _add_part(spec: Object, part: ContainerPart) -> None:
 
 
 def _finish_trainer(spec: Object, training: Training) -> None:
-    """The TrainJob's own environment has the last word; admission keeps it away from what must not change."""
+    """The TrainJob's own environment takes precedence; admission rejects variables that must not be changed."""
     job = find_job(spec, training.trainer_job)
     container = find_container(job, NODE) if job is not None else None
     if container is not None and training.env:
@@ -180,7 +180,7 @@ def _build_jobset(trainjob: TrainJob, runtime: Fields, spec: Object) -> Object:
 
 
 def _count_on(trainjob: TrainJob, jobset: Object) -> None:
-    """After a restart that somebody asked for, attempts go on where they were."""
+    """After a restart requested by a user, attempts continue to be numbered from the previous one."""
     first = trainjob.wanted_attempt
     if not first:
         return
@@ -198,5 +198,5 @@ def _upsert(entries: Iterable[Fields], new: Fields, key: str) -> list[Fields]:
 
 
 def _upsert_port(ports: Iterable[Fields], port: Fields) -> list[Fields]:
-    """By number. (Upstream also takes any unnamed port for the same one, and loses it.)"""
+    """Ports are identified by number. (Upstream also treats any unnamed port as the same one, and loses it.)"""
     return _upsert(ports, {**port, "protocol": port.get("protocol", "TCP")}, "containerPort")

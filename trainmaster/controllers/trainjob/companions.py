@@ -1,7 +1,7 @@
-"""The objects beside the JobSet, compared with what is there: made when missing, set right when changed.
+"""Creates the objects besides the JobSet if they are missing, and updates them if they were changed.
 
-One that holds a secret is made once and never looked at again. One that belongs to somebody else is left alone, and
-the job waits.
+An object with a secret is created once and never checked again. An object with another owner is left alone, and the job
+waits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`activeDeadlineSeconds`: how long a job may take, from the TrainJob, else from its runtime.
+"""`activeDeadlineSeconds`: how long a job may take, from the TrainJob, otherwise from its runtime.
 
-The clock starts when the TrainJob is created, and anew when it is resumed; it stands still while it is suspended. The
-verdict is a pass of its own; the JobSet is removed by the passes that follow, for as long as it is there.
+The time starts when the TrainJob is created, restarts when it is resumed, and does not run while it is suspended. One
+pass stores the verdict; the following ones delete the JobSet for as long as it exists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MESSAGE = "TrainJob exceeded its active deadline"
 
 
 def find_time_left(trainjob: TrainJob, runtime: Fields | None, now: Now) -> float | None:
-    """Seconds until the job has to be over; None when it has no deadline, or its clock does not run."""
+    """Seconds until the job has to finish; None if it has no deadline or the time is not running."""
     term = find_deadline(trainjob.raw, runtime)
     if term is None or trainjob.is_suspended:
         return None
@@ -24,13 +24,13 @@ def find_time_left(trainjob: TrainJob, runtime: Fields | None, now: Now) -> floa
     suspended = trainjob.find_condition("Suspended")
     if suspended is not None:
         if suspended.get("status") == "True":
-            # Resumed in the spec, not yet in fact: the new window begins when the resumption is recorded.
+            # The job was resumed, but this is not recorded in its status yet; the time starts when it is.
             return None
         start = suspended.get("lastTransitionTime") or start
     return now.left(trainjob.uid, "started", start, float(term.seconds))
 
 
 def is_exceeded(trainjob: TrainJob) -> bool:
-    """Whether the stored verdict is ours."""
+    """Whether this controller failed the job because of its deadline."""
     failed = trainjob.find_condition("Failed")
     return failed is not None and failed.get("status") == "True" and failed.get("reason") == REASON

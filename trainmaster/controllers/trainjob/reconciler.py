@@ -1,11 +1,11 @@
 """One pass over a TrainJob.
 
-Reads: the TrainJob, its runtime or the snapshot of it, its JobSet, the objects its framework needs. Writes: those, and
-the TrainJob's status. Terminal is terminal: once Complete or Failed is stored, no child is made any more, and the
-status only follows what is left of the JobSet. Runs unchanged on a cluster.
+Reads the TrainJob, its runtime or the snapshot of it, its JobSet and the objects its framework needs. Writes the latter
+two and the TrainJob's status. Once Complete or Failed is stored it never changes: no children are created, and the
+status only follows what is left of the JobSet. Also runs on a cluster, unchanged.
 
-Ownership is by uid: an object of the right name that belongs to somebody else is never touched, and `status.waiting`
-says so. What retrying cannot help ends there too, so nothing loops without a reason to.
+Ownership is by uid: an object that has the right name but another owner is never changed, and `status.waiting` says so.
+The same applies to problems that retrying cannot solve, so nothing is retried without a reason.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MANAGER = "trainer.kubeflow.org/trainjob-controller"
 EVENT_REASON = "TrainJobResourcesCreationFailed"
 EVENT_PREFIX = "TrainJob resources reconciliation failed: "
 EVENT_LIMIT = 950
-"""Upstream cuts the error in its event after this many bytes."""
+"""Upstream truncates the error in its event to this many bytes."""
 REMARK_REASON = "NotAsAsked"
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 MISSING = "JobSetMissing"
@@ -99,7 +99,7 @@ def reconcile(
 
 
 def _find_jobset(view: View, trainjob: TrainJob) -> JobSet | None:
-    """Of its name, whoever owns it."""
+    """The JobSet with the TrainJob's name, whoever owns it."""
     found = view.find(JOB_SETS, trainjob.namespace, trainjob.name)
     return None if found is None else JobSet(found)
 
@@ -107,7 +107,7 @@ def _find_jobset(view: View, trainjob: TrainJob) -> JobSet | None:
 def _start(
     draft: ObjectDraft, context: FrameworkContext, view: View, trainjob: TrainJob, runtime: FoundRuntime | Waiting
 ) -> Waiting | None:
-    """No JobSet yet, or none any more: everything that is missing, the JobSet last. Returns why it has to wait."""
+    """Creates everything that is missing, the JobSet last. Returns why the job has to wait."""
     if isinstance(runtime, Waiting):
         return runtime
     if _had_jobset(trainjob):
@@ -130,8 +130,9 @@ def _start(
 
 
 def _had_jobset(trainjob: TrainJob) -> bool:
-    """A job that has run may have ended without our cache knowing it yet. Saying first that the JobSet is missing,
-    under the TrainJob's own revision, proves that it has not: a finished job is never started again."""
+    """Whether a JobSet existed before. Such a job may have finished without our cache showing it yet. So the missing
+    JobSet is first recorded in the status, conditional on the TrainJob's revision; if that write succeeds the job has
+    not finished. A finished job is never started again."""
     return bool(trainjob.steps) and trainjob.waiting_reason != MISSING
 
 
@@ -143,7 +144,8 @@ def _keep(
     jobset: JobSet,
     runtime: FoundRuntime | Waiting,
 ) -> Waiting | None:
-    """The JobSet exists. It is frozen while it runs; suspended, it follows the TrainJob. Returns why it has to wait."""
+    """Handles an existing JobSet. It is not changed while it runs; while suspended, it follows the TrainJob. Returns
+    why the job has to wait."""
     want, have = trainjob.is_suspended, jobset.is_suspended
     if restarts.is_asked_for(trainjob.raw, jobset.raw) and not jobset.is_finished:
         return _restart(draft, trainjob, jobset)
@@ -175,8 +177,8 @@ def _keep(
 
 
 def _restart(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet) -> Waiting:
-    """The JobSet goes, and is made anew once it is gone; both have one name, so there is never a second gang. What has
-    ended, or changed since it was looked at, is not deleted: it is looked at again."""
+    """Deletes the JobSet. A new one is created once it is gone; both have the same name, so there are never two gangs.
+    The delete is versioned: if the JobSet has finished or changed in the meantime, the next pass decides again."""
     text = f"a restart was asked for: attempt {trainjob.wanted_attempt} begins when the last one is gone"
     if not jobset.is_deleting:
         draft.write(build_delete(JOB_SETS, jobset, versioned=True, propagation="Foreground"))
@@ -190,7 +192,7 @@ def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
 
 
 def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: Now) -> None:
-    """The verdict stands. After a deadline the JobSet goes, however often that has to be tried."""
+    """Only updates the counts. After an exceeded deadline also deletes the JobSet, in every pass until it is gone."""
     if jobset is not None and deadline.is_exceeded(trainjob) and not jobset.is_deleting:
         draft.write(build_delete(JOB_SETS, jobset, propagation="Foreground"))
     follow_jobset(draft, trainjob, jobset, now.wall)
@@ -212,7 +214,7 @@ def _explain_foreign(jobset: JobSet) -> Waiting:
 
 
 def _note_news(draft: ObjectDraft, trainjob: TrainJob, waiting: Waiting | None, failure: Fields | None) -> None:
-    """Events of a failure, and of a reason for waiting, that the stored status does not have yet."""
+    """Emits events for a failure or a reason for waiting that is not in the stored status yet."""
     if failure is not None and failure != trainjob.failure:
         draft.note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True)
     if waiting is not None and trainjob.waiting.get("message") != waiting.message:
@@ -223,7 +225,7 @@ def _note_news(draft: ObjectDraft, trainjob: TrainJob, waiting: Waiting | None, 
             draft.note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True)
     below = draft.status.get("waiting") if waiting is None else None
     if below is not None and below["reason"] != trainjob.waiting_reason:
-        # Of what is below the TrainJob only the reason counts as news: texts there name one Pod of many.
+        # For a reason copied from a child, only a changed reason is reported, because the text names one Pod of many.
         draft.note(trainjob, below["reason"], _cut("", below["message"]), warning=True)
 
 
@@ -237,8 +239,8 @@ def map_trainjob(view: View, trainjob: Object) -> Iterable[Request]:
 
 
 def _is_over(view: View, trainjob: TrainJob) -> bool:
-    """It has ended, and a look would find nothing to do. What is over is not looked at, at start nor later; there may
-    be very many of them."""
+    """Whether the TrainJob has finished and a pass would find nothing to do. Such TrainJobs, of which there may be
+    many, are skipped both at startup and later."""
     if not trainjob.is_finished:
         return False
     jobset = _find_jobset(view, trainjob)
@@ -248,8 +250,8 @@ def _is_over(view: View, trainjob: TrainJob) -> bool:
 
 
 def map_child(view: View, obj: Object) -> Iterable[Request]:
-    """The owner; of somebody else's object the TrainJobs that wait because it has the name of one of theirs. The
-    names of children are the TrainJob's, or begin with it and a dash."""
+    """The owner. For an object with another owner, the TrainJobs that wait because it has the name of one of their
+    children; these names are the TrainJob's, or start with it and a dash."""
     owners = tuple(map_to_owner("TrainJob")(view, obj))
     for owner in owners:
         trainjob = view.find(TRAIN_JOBS, owner.namespace, owner.name)
@@ -267,7 +269,7 @@ def map_child(view: View, obj: Object) -> Iterable[Request]:
 
 
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
-    """TrainJobs that wait for this very runtime."""
+    """TrainJobs that wait for this runtime."""
     meta = runtime["metadata"]
     return summarize(view, MissingRuntimes).list_waiting(meta.get("namespace", ""), meta["name"])
 

@@ -1,7 +1,7 @@
-"""Which runtime a TrainJob runs from: its snapshot once there is one, else the live object.
+"""Finds the runtime of a TrainJob: its snapshot if there is one, otherwise the live object.
 
-Errors are upstream's sentences first, then what a person can do. Editing or deleting a runtime after the first pass
-does not reach existing jobs.
+Errors start with upstream's text, followed by advice. Editing or deleting a runtime does not affect a job after its
+first pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOT_FOUND = "RuntimeNotFound"
 class FoundRuntime:
     obj: Object
     snapshot: Create | None
-    """The write that keeps it for later passes; None when the snapshot exists."""
+    """The write that stores the snapshot; None if it exists."""
 
 
 def resolve_runtime(view: View, trainjob: TrainJob) -> FoundRuntime | Waiting:
@@ -90,14 +90,14 @@ def _read_live(view: View, trainjob: TrainJob) -> FoundRuntime | Waiting:
 
 
 class MissingRuntimes:
-    """Summary of a view: which TrainJobs wait for runtimes that do not exist. Without it each runtime that changes, and
-    every start, would look at all TrainJobs there ever were."""
+    """Summary of a view: which TrainJobs wait for runtimes that do not exist. Without it, each change of a runtime and
+    each startup would examine all TrainJobs."""
 
     gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
 
     def __init__(self) -> None:
         self._wanted: dict[Request, tuple[str, str]] = {}
-        """(namespace, or "" for one of the cluster, and name) of what each of them waits for."""
+        """(namespace or "" for a ClusterTrainingRuntime, name) of the runtime that each of them waits for."""
         self._waiting: dict[tuple[str, str], dict[Request, None]] = {}
 
     def list_waiting(self, namespace: str, name: str) -> tuple[Request, ...]:

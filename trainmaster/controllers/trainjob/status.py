@@ -1,7 +1,7 @@
-"""The status of a TrainJob, from its own spec and its JobSet. Conditions are upstream's and no others.
+"""The status of a TrainJob, from its own spec and its JobSet. It has only upstream's conditions.
 
-Clients of today read "running" from an empty list of conditions, so nothing is added while a job runs. Why a job does
-not run stands in `status.waiting`.
+Existing clients take an empty list of conditions to mean "running", so no condition is added while a job runs. If a job
+is not running, `status.waiting` says why.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")
 
 
 def is_told(trainjob: TrainJob, jobset: JobSet | None) -> bool:
-    """Whether the status of a finished TrainJob says all there is to say. Cheaper than building it anew."""
+    """Whether the status of a finished TrainJob is up to date. Cheaper than building the status again."""
     status = trainjob.status
     if "waiting" in status or trainjob.is_suspended != trainjob.is_true("Suspended"):
         return False
@@ -34,12 +34,12 @@ def is_told(trainjob: TrainJob, jobset: JobSet | None) -> bool:
 
 
 def follow_jobset(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: datetime) -> None:
-    """For a finished TrainJob: the verdict stands, and the counts follow what is left of the JobSet."""
+    """Updates the counts of a finished TrainJob from what is left of the JobSet; the outcome does not change."""
     _set_suspended(draft, trainjob.is_suspended, now)
     if jobset is not None:
         _set_counts(draft.status, jobset.replicated_statuses)
     elif steps := trainjob.steps:
-        # Nothing of it runs any more.
+        # Nothing is running any more.
         draft.status["jobsStatus"] = [{**entry, "active": 0, "ready": 0} for entry in steps]
     draft.status.pop("waiting", None)
 
@@ -54,10 +54,10 @@ def set_status(
     failure: Fields | None = None,
     began: str = "",
 ) -> None:
-    """For a TrainJob that has not finished: the whole status; fields of others are kept.
+    """Sets the whole status of a TrainJob that has not finished; fields of other writers are kept.
 
     While the job waits, its Suspended condition follows the JobSet, otherwise its own spec. `failure` says what failed
-    in the JobSet's attempts so far. A report (`trainerStatus`) from before the present attempt `began` is removed.
+    in the attempts so far. A report (`trainerStatus`) from before the current attempt `began` is removed.
     """
     status = draft.status
     suspended = trainjob.is_suspended if waiting is None or jobset is None else jobset.is_suspended
@@ -69,16 +69,16 @@ def set_status(
         del status["trainerStatus"]
     is_complete = draft.is_true("Complete")
     reason = None if is_complete or draft.is_true("Failed") else _decide_waiting(status, jobset, waiting, now)
-    # Of a job that has recovered, events tell the story; a JobSet that is made anew counts from the beginning.
+    # Removed when the job completes; events still show what happened.
     _set(status, "failure", None if is_complete else failure)
     _set(status, "waiting", reason)
     if not status and trainjob.status:
-        # The schema has no empty status, and what no longer holds must go before there is anything else to say.
+        # The schema does not allow an empty status, but outdated fields have to be removed.
         status["jobsStatus"] = []
 
 
 def fail(draft: ObjectDraft, reason: str, message: str, now: datetime) -> None:
-    """A verdict of our own."""
+    """Fails the job for a reason of our own."""
     draft.set_condition(build_condition("Failed", True, reason, message, now))
     draft.status.pop("waiting", None)
 
@@ -104,7 +104,7 @@ def _set_suspended(draft: ObjectDraft, suspended: bool, now: datetime) -> None:
 
 
 def _fold_jobset(draft: ObjectDraft, jobset: JobSet, failure: Fields | None) -> None:
-    """Reasons and texts are the JobSet's. After that of a failure stands who failed first."""
+    """Reasons and messages are the JobSet's. For a failure, the rank that failed first is appended to the message."""
     for source, target in (("Completed", "Complete"), ("Failed", "Failed")):
         condition = jobset.find_condition(source)
         if condition is None or condition.get("status") != "True":

@@ -1,8 +1,8 @@
-"""Suspend, resume, and what may change on the JobSet meanwhile.
+"""Suspends and resumes the JobSet, and updates it while it is suspended.
 
-A JobSet that runs is frozen. While it is suspended its Pods' labels, annotations, node selector, tolerations and
-scheduling gates may change, and nothing else (JobSet's own rule); so an edited override takes effect at the latest
-when the job is resumed.
+A running JobSet is not changed. While it is suspended, only its Pods' labels, annotations, node selectors, tolerations
+and scheduling gates can change (a rule of JobSet), so edited overrides take effect no later than when the job is
+resumed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _METADATA = ("labels", "annotations")
 
 
 def build_toggle(jobset: JobSet, want: bool) -> Patch:
-    """The suspend flag alone."""
+    """Changes only the suspend flag."""
     return build_patch(JOB_SETS, jobset, {"spec": {"suspend": want}})
 
 
 def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
-    """What makes a suspended JobSet as it should be, the suspend flag included; None when it is already."""
+    """Updates a suspended JobSet, including the suspend flag; None if there is nothing to change."""
     spec: Object = {}
     if jobset.is_suspended != wanted.is_suspended:
         spec["suspend"] = wanted.is_suspended
@@ -47,13 +47,13 @@ def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
 
 
 def build_marks(jobset: JobSet, wanted: Fields) -> Patch | None:
-    """Labels and annotations of the JobSet object itself, which may change at any time."""
+    """Updates labels and annotations of the JobSet object itself, which can change at any time."""
     metadata = _list_changed(jobset, wanted)
     return build_patch(JOB_SETS, jobset, {"metadata": metadata}) if metadata else None
 
 
 def _list_changed(jobset: JobSet, wanted: Fields) -> Object:
-    """What is missing or different, and what stood in the TrainJob once and does not any more."""
+    """What is missing or different, and what was removed from the TrainJob."""
     changed: Object = {}
     before = _read_marks(jobset)
     for name in _METADATA:
@@ -68,7 +68,7 @@ def _list_changed(jobset: JobSet, wanted: Fields) -> Object:
 
 
 def _read_marks(jobset: JobSet) -> Mapping[str, Sequence[str]]:
-    """The labels and annotations that came from the TrainJob; nothing when the list was edited by hand."""
+    """The labels and annotations that came from the TrainJob; empty if somebody has edited the list."""
     text = jobset.annotations.get(FROM_TRAINJOB, "{}")
     try:
         value = orjson.loads(text)
@@ -86,7 +86,7 @@ def _merge_jobs(jobs: Sequence[Fields], wanted: Mapping[str, Fields]) -> list[Fi
 
 
 def _merge_job(job: Fields, wanted: Fields) -> Fields:
-    """The job with the mutable parts of the wanted one."""
+    """The job with the mutable fields of the wanted one."""
     old = job["template"]["spec"]["template"]
     new = wanted["template"]["spec"]["template"]
     metadata = _take(read_metadata(old), read_metadata(new), _METADATA)
@@ -98,7 +98,7 @@ def _merge_job(job: Fields, wanted: Fields) -> Fields:
 
 
 def _take(old: Fields, new: Fields, names: tuple[str, ...]) -> Object:
-    """`old` with these fields from `new`; what says nothing is left out."""
+    """`old` with these fields from `new`; empty values are omitted."""
     result = {name: value for name, value in old.items() if name not in names}
     for name in names:
         if new.get(name):

@@ -1,9 +1,8 @@
-"""Which rank failed first, and how: `status.failure`, and the end of a Failed message.
+"""Determines which rank failed first, and how, for `status.failure` and the end of a Failed message.
 
-Read from the statuses of Pods. When a gang restarts its Pods go, so what a pass sees is kept in the status: the first
-failure of the newest attempt that had one. Looked for only where a Job has counted a failure; other passes ask no Pod.
-The last lines of the program are what its container left as termination message; the node puts the end of the log
-there when the program wrote none.
+Read from the statuses of Pods. A restart deletes the gang's Pods, so the result is kept in the status: the first
+failure of the newest attempt that had one. Pods are examined only if a Job has counted a failure. The program's last
+lines are the termination message of its container; the node puts the end of the log there if the program wrote none.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from trainmaster.kit.timeline import Now
 
 REASON = "RankFailed"
 _LINES, _BYTES = 12, 1024
-"""So much of a program's last words is kept: a traceback's end, and it must fit into a condition."""
+"""The maximum length of the last lines: enough for the end of a traceback, and it must fit into a condition."""
 _PATIENCE = 2.0
 """Seconds."""
 _NOT_SIGNALS = frozenset({255})
 
 
 def find_failure(view: View, trainjob: TrainJob, jobset: JobSet) -> Fields | None:
-    """The first failure of the newest attempt: what is stored of it, else what Pods say."""
+    """The first failure of the newest attempt: the stored one, otherwise from the Pods."""
     stored = trainjob.failure
     if jobset.is_suspended:
-        # What ends now was stopped; and nothing wakes a suspended job for a Pod that is seen late.
+        # Pods of a suspended job end because they were stopped.
         return stored
     found = [_describe(pod, job) for job in _list_failed_jobs(view, jobset) for pod in _list_failed_pods(view, job)]
     if not found:
@@ -53,8 +52,9 @@ def find_failure(view: View, trainjob: TrainJob, jobset: JobSet) -> Fields | Non
 
 
 def get_pause(view: View, jobset: JobSet, failure: Fields | None, now: Now) -> float:
-    """Seconds for which a failed JobSet is not believed yet, because the Pod that explains it is not seen. Caches of a
-    cluster come separately; a store shows all at once, and there this means that somebody has removed the Pod."""
+    """Seconds to wait before reporting a failed JobSet, because the Pod that explains it is not in the view yet. On a
+    cluster, caches are updated separately. An embedded view shows everything at once, so there a missing Pod means that
+    somebody deleted it."""
     failed = jobset.find_condition("Failed")
     if failed is None or failed.get("status") != "True" or not failed.get("lastTransitionTime"):
         return 0.0
@@ -76,7 +76,7 @@ def _list_failed_jobs(view: View, jobset: JobSet) -> Iterator[Job]:
 
 
 def _list_failed_pods(view: View, job: Job) -> Iterator[Pod]:
-    """Those that failed by themselves, and were not stopped."""
+    """The Pods that failed by themselves and were not stopped."""
     for pod in map(Pod, view.owned(PODS, job.namespace, job.uid)):
         if pod.phase != "Failed":
             continue
@@ -87,7 +87,8 @@ def _list_failed_pods(view: View, job: Job) -> Iterator[Pod]:
 
 
 def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
-    """The failure, and what it is sorted by. Times have seconds, so of two the Pod that was written first counts."""
+    """The failure and its sort key. Times have a resolution of seconds; among equal ones, the Pod that was written
+    first counts."""
     own = {**pod.annotations, **pod.labels}
     container = _choose_container(pod)
     ended = read_terminated(container)
@@ -112,26 +113,26 @@ def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
 
 
 def _read_attempt(marks: Mapping[str, str]) -> int:
-    """How often it was restarted before, with the whole gang or alone."""
+    """How often it was restarted before, with the whole gang or individually."""
     counts = (_read_number(marks.get(key)) for key in (labels.RESTART_ATTEMPT, labels.JOB_RESTART_ATTEMPT))
     return sum(count or 0 for count in counts)
 
 
 def _choose_container(pod: Pod) -> Fields:
-    """The status of the container that failed first; empty when none has."""
+    """The status of the container that failed first; empty if none has failed."""
     failed = [entry for entry in pod.all_container_statuses if read_terminated(entry).get("exitCode")]
     return min(failed, key=lambda entry: read_text(read_terminated(entry), "finishedAt"), default={})
 
 
 def _find_end(pod: Pod) -> str:
-    """When it failed. A Pod that says nothing about it counts from its birth."""
+    """When the Pod failed; its creation time if the status does not say."""
     ended = [read_terminated(entry) for entry in pod.all_container_statuses]
     times = (end.get("finishedAt") for end in ended if end.get("exitCode"))
     return min((time for time in times if time), default=pod.created_at)
 
 
 def _find_signal(code: int | None) -> int | None:
-    """Shells and container runtimes add 128."""
+    """Shells and container runtimes report 128 plus the signal number."""
     if code is None or code <= 128 or code in _NOT_SIGNALS:
         return None
     return code - 128 if _name_signal(code - 128) else None
@@ -146,14 +147,14 @@ def _read_number(text: str | None) -> int | None:
 
 
 def _cut(text: str) -> str:
-    """The last lines, and of a very long line its end."""
+    """The last lines, and only the end of a very long line."""
     lines: Sequence[str] = text.strip().splitlines()
     raw = "\n".join(lines[-_LINES:]).encode()
     return raw[-_BYTES:].decode(errors="ignore").strip()
 
 
 def describe(failure: Fields) -> str:
-    """For people: who, how, and the last words."""
+    """For messages: which rank, how it failed, and the last lines."""
     who = f"Pod {failure['pod']}" if "rank" not in failure else f"rank {failure['rank']} of job {failure['job']}"
     if "container" in failure:
         who += f" (Pod {failure['pod']}, container {failure['container']})"
@@ -172,7 +173,7 @@ def _describe_end(failure: Fields) -> str:
 
 
 def map_failed_job(view: View, obj: Object) -> Iterable[Request]:
-    """The TrainJob whose Job has counted a failure. It has the name of its JobSet."""
+    """The TrainJob whose Job has counted a failure. It has the same name as its JobSet."""
     job = Job(obj)
     owner = job.controller
     if owner is None or owner.get("kind") != "JobSet" or not job.failed:

@@ -1,8 +1,8 @@
-"""One pass over a PersistentVolumeClaim: it is bound to a volume that fits, or to one that is made for it.
+"""One pass over a PersistentVolumeClaim: binds it to an existing volume, or to one created for it.
 
-A volume that names the claim, or that the claim names, goes first; then one that somebody made by hand and nobody has;
-then, where the class is ours, a new one. Its name is derived from the claim's uid, so that it is never made twice. The
-volume's own state is kept by `volumes`; directories are made and removed by the node.
+A volume that refers to the claim, or that the claim refers to, comes first; then a matching unbound volume; then, if
+the class is ours, a new volume. Its name is derived from the claim's uid, so it is never created twice. `volumes` keeps
+the volume's own state; the node creates and removes directories.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
 
 
 def _find_class_name(view: View, claim: PersistentVolumeClaim) -> str | None:
-    """None: the claim names no class, and there is no default one."""
+    """None if the claim names no class and there is no default class."""
     asked = claim.spec.get("storageClassName")
     if asked is not None:
         return str(asked)
     classes = (ObjectModel(entry) for entry in view.list(STORAGE_CLASSES))
     found = [entry for entry in classes if entry.annotations.get(DEFAULT_CLASS) == "true"]
-    # The newest of several, as upstream.
+    # The newest default class, as upstream.
     newest = max(found, key=lambda entry: (entry.created_at, entry.name), default=None)
     return newest.name if newest else None
 
@@ -97,7 +97,8 @@ def _get_size(amounts: Fields) -> Fraction:
 
 
 def _provide(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> None:
-    """A new volume. Where none can be made there is only an event: what would help wakes us (a class, a volume)."""
+    """Creates a volume. If that is not possible, only an event is emitted; a new class or volume triggers another
+    pass."""
     name = _find_class_name(view, claim)
     storage_class = view.find(STORAGE_CLASSES, "", name) if name else None
     problem = _find_problem(claim, name, storage_class)
@@ -116,7 +117,7 @@ def _provide(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> No
 def _find_problem(
     claim: PersistentVolumeClaim, name: str | None, storage_class: Fields | None
 ) -> tuple[str, str] | None:
-    """Why no volume is made for it: the reason and the text of an event."""
+    """Why no volume can be created: the reason and message of an event."""
     if not name or claim.volume:
         return "FailedBinding", _NO_CLASS if not name else "the volume that it names cannot be had"
     if storage_class is None:
@@ -158,7 +159,7 @@ def build_reference(claim: PersistentVolumeClaim) -> Object:
 def _bind(
     claim: PersistentVolumeClaim, volume: PersistentVolume, storage_class: str | None, draft: ObjectDraft
 ) -> None:
-    """First the volume says whose it is, then the claim says what it has: the next pass sees a crash in between."""
+    """Updates the volume first, then the claim, so that the next pass can finish the binding after a crash."""
     if volume.claim.get("uid") != claim.uid:
         body = {"spec": {"claimRef": build_reference(claim)}}
         draft.write(build_patch(PERSISTENT_VOLUMES, volume, body, versioned=True))
@@ -177,7 +178,8 @@ def _set_bound(volume: PersistentVolume, draft: ObjectDraft) -> None:
 
 
 def _follow(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> None:
-    """A bound claim: it may ask for more room, which a directory has, and its volume may have been taken away."""
+    """Handles a bound claim: it may have requested more storage, which a directory always has, and its volume may have
+    been deleted."""
     found = view.find(PERSISTENT_VOLUMES, "", claim.volume)
     if found is None:
         draft.status["phase"] = "Lost"
@@ -194,7 +196,7 @@ def _follow(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> Non
 
 
 def map_volume(view: View, volume: Object) -> Iterable[Request]:
-    """The claim that it names; without one, all claims that wait."""
+    """The claim that the volume refers to; otherwise all waiting claims."""
     reference = PersistentVolume(volume).claim
     if reference:
         return (Request(reference.get("namespace", ""), reference.get("name", "")),)

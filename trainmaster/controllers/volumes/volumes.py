@@ -1,8 +1,8 @@
-"""One pass over a PersistentVolume: its phase, and what becomes of it when its claim is gone.
+"""One pass over a PersistentVolume: its phase, and what happens to it after its claim is deleted.
 
-Available without a claim, Bound while the claim that it names has it, Released afterwards. Released and with reclaim
-policy Delete, one of our own is deleted once no Pod uses it any more; the node removes the directory before the object
-goes (it holds a finalizer). Nothing else is ever deleted.
+A volume is Available without a claim, Bound while its claim exists, and Released afterwards. A Released volume of ours
+with reclaim policy Delete is deleted once no Pod uses it; the node removes the directory before the object disappears
+(it has a finalizer). Nothing else is ever deleted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
 
 
 def _decide(view: View, volume: PersistentVolume, draft: ObjectDraft) -> str:
-    """Returns the volume's phase, and adds what else has to be done to the draft."""
+    """Returns the volume's phase, and adds any other writes to the draft."""
     reference = volume.claim
     if not reference:
         return "Available"
@@ -68,7 +68,7 @@ def _goes_with_claim(volume: PersistentVolume) -> bool:
 
 
 def _list_users(view: View, reference: Fields) -> list[str]:
-    """Pods that mount the claim and may still run."""
+    """Pods that mount the claim and may still be running."""
     pods = map(Pod, view.list(PODS, reference["namespace"]))
     return [pod.name for pod in pods if reference["name"] in list_claims(pod) and not pod.is_over]
 
@@ -84,7 +84,7 @@ def map_claim(view: View, claim: Object) -> Iterable[Request]:
 
 
 def map_pod(view: View, pod: Object) -> Iterable[Request]:
-    """Only the end of a Pod matters; most have no claims at all."""
+    """Only the end of a Pod matters, and most Pods have no claims."""
     names = list_claims(Pod(pod))
     return _list_named(view, pod["metadata"]["namespace"], names) if names else ()
 
