@@ -1,1 +1,1 @@
-"""One module per command: parse, call, print. No decisions."""
+"""The command line. Each command is one module that parses its arguments, calls other parts and prints the result."""

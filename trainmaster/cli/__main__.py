@@ -1,4 +1,4 @@
-"""`python -m trainmaster.cli`: how `up --detach` starts the server without depending on PATH."""
+"""`python -m trainmaster.cli`, which `up --detach` runs to start the server without depending on PATH."""
 
 from trainmaster.cli.main import entry
 

@@ -1,4 +1,4 @@
-"""Which jobs and orphans go, listed from a server, and deleting them. Used by cleanup and purge."""
+"""Lists the jobs and orphans to delete, and deletes them. Used by cleanup and purge."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def make_plan(client: Client, options: argparse.Namespace, wanted: Finishe
 
 
 async def carry_out(client: Client, plan: list[Removal]) -> list[str]:
-    """Each by its uid: what was made anew under the name meanwhile is left alone. Returns what did not work."""
+    """Deletes each object by uid, so that a newer object of the same name is kept. Returns the errors."""
     problems = []
     for item in plan:
         try:

@@ -1,6 +1,6 @@
-"""What every command gets: where to print, the environment, and the home it works on; and the flags that all share.
+"""The context of a command: its streams, the environment and the home; and the flags that all commands share.
 
-Commands never touch sys.stdout or os.environ themselves, so tests call them in-process.
+Commands never use sys.stdout or os.environ directly, so that tests can call them in-process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CommandTable:
     """All commands."""
 
     texts: Mapping[str, str]
-    """What each does."""
+    """Command name to its one-line description."""
     load: Callable[[str], CommandModule]
 
 
@@ -53,32 +53,32 @@ class CommandContext:
     err: TextIO = field(default_factory=lambda: sys.stderr)
     stdin: TextIO = field(default_factory=lambda: sys.stdin)
     serve: Serve | None = None
-    """In place of a server behind a kubeconfig: does the work with a client of its own. For tests."""
+    """For tests: runs the work with another client instead of connecting to a server."""
     table: CommandTable | None = None
-    """For the command that completes the others; set by `main`."""
+    """For shell completion; set by `main`."""
     _deaf: list[TextIO] = field(default_factory=list, init=False, compare=False)
-    """Streams that nobody reads any more."""
+    """Streams whose reader is gone."""
 
     def say(self, line: str = "") -> None:
-        """A line of the result. When nobody reads it, the command goes on without a word."""
+        """Prints a line of the result. If the reader is gone, the line is dropped and the command continues."""
         self._print(line, self.out)
 
     def note(self, line: str) -> None:
-        """For people only: what must not mix with a command's result."""
+        """Prints a line for people to standard error, separate from the command's result."""
         self._print(line, self.err)
 
     def ask(self, question: str) -> None:
-        """A question for people; the answer stands behind it."""
+        """Prints a question, without a newline."""
         self._print(question, self.err, end="")
 
     def write(self, data: str | bytes, *, flush: bool = False) -> None:
-        """A part of what only streams. BrokenPipeError when nobody reads it: then there is nothing left to do."""
+        """Writes a part of a stream. Raises BrokenPipeError if the reader is gone, because the command is then done."""
         self.require_reader()
         try:
             if isinstance(data, str):
                 self.out.write(data)
             elif self.out is sys.stdout:
-                sys.stdout.buffer.write(data)  # as it was printed
+                sys.stdout.buffer.write(data)  # unchanged
             else:
                 self.out.write(data.decode(errors="replace"))
             if flush:
@@ -88,7 +88,7 @@ class CommandContext:
             self.require_reader()
 
     def require_reader(self) -> None:
-        """For commands that would go on for ever: BrokenPipeError once nobody reads what they say."""
+        """Raises BrokenPipeError if the reader is gone. For commands that would otherwise never end."""
         if self.out in self._deaf:
             raise BrokenPipeError(errno.EPIPE, "nobody reads standard output any more")
 

@@ -1,4 +1,4 @@
-"""Flags that stand for settings, shared by `up` (which uses them) and `config` (which shows what they would do)."""
+"""Flags for settings, shared by `up`, which uses them, and `config`, which shows their effect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmaster.app.settings import Effective, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 
-# Flag -> (setting, type, help). Other settings are rarer: they stand in config.toml or the environment.
+# Flag -> (setting, type, help). Less common settings have no flag.
 _FLAGS: dict[str, tuple[str, type, str]] = {
     "--address": ("server.address", str, "IP address to listen on (default 127.0.0.1)"),
     "--port": ("server.port", int, "port to listen on (default 0: a free one, kept for this home)"),
@@ -40,7 +40,7 @@ def load_settings(options: argparse.Namespace, context: CommandContext, home: Ho
 
 
 def repeat_flags(options: argparse.Namespace) -> list[str]:
-    """The same flags again, for a child process."""
+    """The given flags as arguments for a child process."""
     repeated = []
     for flag in ("--config", *_FLAGS):
         value = getattr(options, flag.lstrip("-").replace("-", "_"))

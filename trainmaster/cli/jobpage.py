@@ -1,7 +1,4 @@
-"""One training job as a page for people: how it is, its ranks, its terms, what happened lately, and what to type next.
-
-Pure: from objects to lines. Used by `trainmaster describe`.
-"""
+"""The page of `trainmaster describe`: a job's state, ranks, deadlines, recent events and suggested commands. Pure."""
 
 from __future__ import annotations
 
@@ -35,23 +32,23 @@ _NOTES = {
     GIT_DIRTY: "Git dirty",
     CODE_DIGEST: "Code",
 }
-"""Annotations that a reader wants to see, by their names for people."""
+"""Annotations to show, with their labels."""
 
 
 @dataclass(frozen=True)
 class JobStory:
-    """What is known of one job. Everything but the job may be missing."""
+    """The data about one job. Everything but the job may be missing."""
 
     job: TrainingJob
     now: datetime
     runtime: Object | None = None
     attempts: tuple[int, int, int | None] = (0, 0, None)
-    """As `TrainingJob.read_attempts` tells them."""
+    """From `TrainingJob.read_attempts`."""
     pods: Sequence[Pod] = ()
     events: Sequence[ObjectEvent] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     outputs: str = ""
-    """The command that lists what it wrote, where there is one."""
+    """The command that lists its outputs, if any."""
 
 
 def build_page(context: CommandContext, story: JobStory) -> Iterator[str]:
@@ -184,7 +181,7 @@ def _tell_conditions(context: CommandContext, story: JobStory) -> list[str]:
 
 
 def _shorten(message: str, *ends: str) -> str:
-    """Without what stands elsewhere on the page: who failed first, and its last words."""
+    """Removes what the page shows elsewhere: the first failing rank and its last output."""
     for end in (*ends, LAST_WORDS):
         message = message.partition(end)[0]
     return message
@@ -201,7 +198,7 @@ def _tell_failure(story: JobStory) -> list[str]:
 
 
 def _tell_events(context: CommandContext, story: JobStory) -> list[str]:
-    """The newest last; what is long stands below its head, so that it can be read on any terminal."""
+    """The events, newest last. Long messages are wrapped below the first line to fit the terminal."""
     lines = []
     for event in sorted(story.events, key=lambda event: event.time)[-_EVENTS:]:
         times = f" (x{event.count})" if event.count > 1 else ""

@@ -1,7 +1,4 @@
-"""Training jobs on the command line: found by name, with a useful answer when there is none, and shown as rows.
-
-Used by list, get, describe, logs, wait, restart and the other daily commands.
-"""
+"""Finds training jobs by name, with suggestions if there is none, and builds their table rows."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def add_names(parser: argparse.ArgumentParser, text: str = "of TrainJobs") -> No
 
 
 async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
-    """Failure with near names when there is none."""
+    """Failure with similar names if there is none."""
     try:
         return await get_training_job(client, namespace, name)
     except NotFound:
@@ -75,7 +72,7 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Fail
 
 
 def list_near(name: str, names: Iterable[str]) -> list[str]:
-    """Names that a mistyped one may have meant."""
+    """Names that are similar to a mistyped one."""
     import difflib
 
     known = list(names)
@@ -115,6 +112,6 @@ def show_age(timestamp: str | None, now: datetime) -> str:
 
 
 def show_duration(job: TrainingJob, now: datetime) -> str:
-    """From its creation to its end, or until now."""
+    """The time from its creation to its end, or until now."""
     end = job.end
     return show_span(((parse_time(end[1]) if end else now) - parse_time(job.created_at)).total_seconds())

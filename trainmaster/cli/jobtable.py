@@ -1,4 +1,4 @@
-"""Training jobs as a table, or in the form that was asked for. Used by list and get."""
+"""Prints training jobs as a table or in another output format. Used by list and get."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def show(
 def build_lines(
     context: CommandContext, options: argparse.Namespace, jobs: Iterable[TrainingJob], gone: Iterable[str] = ()
 ) -> list[str]:
-    """The table, the header first. `gone` are uids of those that were deleted."""
+    """The lines of the table, header first. `gone`: uids of deleted jobs."""
     jobs = list(jobs)
     wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
     now, uids = SystemClock().now(), set(gone)
     header = build_header(wide=wide, all_namespaces=everywhere)
     rows = [build_row(job, now, wide=wide, all_namespaces=everywhere, gone=job.uid in uids) for job in jobs]
     if find_width(context) is not None and not any(job.progress[0] is not None for job in jobs):
-        # Room for the reason; in a pipe columns are always the same.
+        # Fit the reason to the terminal; in a pipe the columns are always the same.
         at = header.index("PROGRESS")
         header, rows = header[:at] + header[at + 1 :], [[*row[:at], *row[at + 1 :]] for row in rows]
     return build_table(context, header, rows, styles={"STATE": style_state})

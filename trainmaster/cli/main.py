@@ -1,6 +1,6 @@
-"""The command line: finds the command, parses, calls, and turns errors into one sentence and an exit code.
+"""Entry point of the command line: finds and runs a command, and turns errors into one sentence and an exit code.
 
-Only the command that was asked for is imported, so `trainmaster status` does not load a server.
+Only the requested command is imported, so `trainmaster status` does not load a server.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Exit codes: 0 success, 1 failure, 2 invalid command line, 3 no server is running
 the home, 6 timeout, 7 no such object.
 `trainmaster COMMAND --help` describes a command."""
 
-# About files and disks; one line says it all. Anything else is a bug, and its traceback is wanted.
+# Errors of files and disks, reported in one line. Any other OSError is a bug and needs its traceback.
 _FOR_THE_PERSON = (
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
 )  # fmt: skip
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Keeps its exit code when nobody reads its help or its error, as argparse itself does from Python 3.11.4 on."""
+    """Keeps its exit code if its output cannot be written, as argparse does since Python 3.11.4."""
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:
         with suppress(OSError):
@@ -47,7 +47,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def build_overview() -> argparse.ArgumentParser:
-    """The parser for `trainmaster` alone: what there is."""
+    """The parser for `trainmaster` without a command, which lists all commands."""
     width = max(map(len, COMMANDS))
     listing = ""
     for name, text in COMMANDS.items():
@@ -67,7 +67,7 @@ def build_overview() -> argparse.ArgumentParser:
 
 
 def suggest(word: str) -> str:
-    """What to say about a command that does not exist."""
+    """The message for a command that does not exist."""
     import difflib
 
     close = difflib.get_close_matches(word, COMMANDS, n=2, cutoff=0.6)
@@ -106,7 +106,7 @@ def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # `trainmaster logs -f my-job | head`: the reader has seen enough.
+        # The reader has closed the pipe, as in `trainmaster logs -f my-job | head`.
         return exits.OK
     except OSError as error:
         if error.errno not in _FOR_THE_PERSON:

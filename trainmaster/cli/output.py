@@ -1,7 +1,7 @@
-"""Prints a result as the reader asked: a table for people, JSON, YAML or names for programs.
+"""Prints results as a table, or as JSON, YAML or names.
 
-Tables fit the terminal: columns on the right are shortened, the widest first, then left out; the first column, which
-people copy, never is. In a pipe nothing is cut. Used by every command that prints objects.
+Tables fit the terminal: the widest columns are shortened, then the last ones are left out, but never the first, which
+users copy. In a pipe nothing is shortened.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Styles = Mapping[str, Callable[[str], str]]
 """Column name -> (cell -> style of `terminal`, "" for none)."""
 _GAP = "   "
 _LEAST = 8
-"""A column is not shortened below this; then the last one is left out."""
+"""Minimum width of a column; if that is not enough, the last column is left out."""
 
 
 def print_data(context: CommandContext, data: object, form: str) -> None:
     if form == "json":
         context.say(json.dumps(data, indent=2, ensure_ascii=False))
     else:
-        # Loaded by name and on demand: most commands never print YAML, and start-up counts.
+        # Imported on demand, because few commands print YAML.
         import yaml
 
         context.say(yaml.safe_dump(data, sort_keys=False, allow_unicode=True).rstrip())
@@ -33,8 +33,8 @@ def print_data(context: CommandContext, data: object, form: str) -> None:
 def print_objects(
     context: CommandContext, objects: Sequence[tuple[GVR, Fields]], form: str, *, single: bool = False
 ) -> None:
-    """Each with its collection. `form` is json, yaml or name. Several come as a List, as kubectl prints them; `single`
-    prints the one bare."""
+    """Prints (collection, object) pairs. `form` is json, yaml or name. Objects are printed as a List, as kubectl does;
+    `single` prints the only object by itself."""
     if form == "name":
         for gvr, obj in objects:
             context.say(name_object(gvr, obj["metadata"]["name"]))
@@ -44,7 +44,7 @@ def print_objects(
 
 
 def name_object(gvr: GVR, name: str) -> str:
-    """As kubectl names it: trainjob.trainer.kubeflow.org/NAME."""
+    """The name as kubectl prints it: trainjob.trainer.kubeflow.org/NAME."""
     kind = gvr.plural.removesuffix("s")
     return f"{kind}.{gvr.group}/{name}" if gvr.group else f"{kind}/{name}"
 
@@ -71,7 +71,7 @@ def build_table(
     styles: Styles | None = None,
     indent: int = 0,
 ) -> list[str]:
-    """The lines of a table, the header first. `indent`: columns that the caller puts before each line."""
+    """The lines of a table, header first. `indent`: width that the caller needs before each line."""
     table = [list(header), *([terminal.clean(cell) for cell in row] for row in rows)]
     widths = [max(terminal.measure(row[column]) for row in table) for column in range(len(header))]
     room = terminal.find_width(context)
@@ -91,7 +91,7 @@ def build_table(
 
 
 def _fit(widths: list[int], least: list[int], room: int) -> list[int]:
-    """Takes from the widest column but the first until a row fits; leaves out the last when that is not enough."""
+    """Shortens the widest column but the first until a row fits; if that is not enough, drops the last column."""
     fitted = list(widths)
     while len(fitted) > 1 and sum(fitted) + len(_GAP) * (len(fitted) - 1) > room:
         able = [column for column in range(1, len(fitted)) if fitted[column] > max(_LEAST, least[column])]

@@ -1,4 +1,4 @@
-"""What a job left behind, in one line. Used by outputs, and by who shows a job's end."""
+"""A one-line summary of a job's output files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmaster.history.results import Output, list_outputs
 
 
 def describe_outputs(home: Home, uid: str, job: str, namespace: str = "default") -> str:
-    """One line for people: how much a job left and how to get it; "" when it left nothing."""
+    """The size of a job's outputs and the command to get them; "" if there are none."""
     found = list_outputs(home.history, uid)
     if not found:
         return ""

@@ -1,7 +1,7 @@
-"""`trainmaster purge --finished`: deletes finished TrainJobs through the server, and forgets the records of those gone.
+"""`trainmaster purge --finished`: deletes finished TrainJobs through the API, then purges their records.
 
-Deletion goes through the API, so finalizers and retention are heard; records are purged once the server has noted that
-their job is gone. What it has not noted in time is left to the next purge. Used by the command `purge`.
+Deletion through the API respects finalizers and retention. A record is purged once the server has recorded the
+deletion of its job; if that takes too long, the record is left to the next purge.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spans of time and sizes as people write and read them on a command line: 90s, 15m, 12h, 30d; 500Mi, 2Gi."""
+"""Parses and formats durations and sizes: 90s, 15m, 12h, 30d; 500Mi, 2Gi."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SPAN = re.compile(r"(\d+)([smhdw])")
 
 
 def parse_span(text: str) -> int:
-    """Seconds. ValueError says what is understood."""
+    """Returns seconds. The ValueError lists the accepted forms."""
     pieces = _SPAN.findall(text)
     if not pieces or "".join(number + unit for number, unit in pieces) != text:
         raise ValueError(f"{text!r} is no span of time: write 90s, 15m, 12h, 30d, or 1d12h")
@@ -30,7 +30,7 @@ def show_span(seconds: float) -> str:
 
 
 def _two(left: int, large: int, large_unit: str, small: int, small_unit: str, coarse: int) -> str:
-    """From `coarse` of the large unit on, the small one is left out."""
+    """Leaves out the small unit from `coarse` of the large unit on."""
     count, rest = divmod(left, large)
     if count >= coarse or rest < small:
         return f"{count}{large_unit}"

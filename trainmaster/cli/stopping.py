@@ -1,8 +1,7 @@
-"""`down --stop-jobs`: suspends every job that runs on its own account and waits until no Pod runs any more.
+"""`down --stop-jobs`: suspends all jobs and waits until no Pod is running.
 
-Only the top of each chain is touched (a training job, a JobSet or Job that nobody controls, a Pod without a
-controller), and the controllers carry it down. Suspending keeps the jobs: `trainmaster resume` lets one go on after the
-next `up`.
+Only objects without a controller are suspended (a training job, JobSet or Job) or deleted (a Pod); the controllers do
+the rest. `trainmaster resume` continues a job after the next `up`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Stoppable: TypeAlias = TrainingJob | JobSet | Job
 
 
 def stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) -> None:
-    """Failure when it cannot be done within the time; the server then keeps running."""
+    """Failure after the timeout; the server then keeps running."""
     try:
         asyncio.run(_stop_jobs(info, timeout, context))
     except TimeoutError:
@@ -54,7 +53,7 @@ async def _stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) 
 
 
 async def suspend_all(client: Client) -> int:
-    """Suspends all jobs at the top of their chain and deletes Pods without a controller; returns how many."""
+    """Suspends all jobs and deletes all Pods that have no controller; returns their number."""
     found: list[tuple[GVR, Stoppable, Object]] = [
         *((job.gvr, job, job.build_suspension(True)) for job in await list_training_jobs(client)),
         *((JOB_SETS, JobSet(obj), _SUSPEND) for obj in (await client.list(JOB_SETS)).items),
@@ -66,7 +65,7 @@ async def suspend_all(client: Client) -> int:
             try:
                 await client.patch(gvr, job.name, PatchType.MERGE, patch, job.namespace)
             except NotFound:
-                continue  # deleted meanwhile: stopped, too
+                continue  # deleted meanwhile, which stops it too
             count += 1
     for pod in map(Pod, (await client.list(PODS)).items):
         if pod.controller is None and _is_running(pod):
@@ -79,7 +78,7 @@ async def suspend_all(client: Client) -> int:
 
 
 def is_stoppable(job: Stoppable) -> bool:
-    """Unfinished, not suspended yet, and controlled by nobody."""
+    """Whether it is unfinished, not suspended, and has no controller."""
     return not job.is_finished and not job.is_suspended and job.controller is None
 
 
@@ -88,7 +87,7 @@ def _is_running(pod: Pod) -> bool:
 
 
 async def wait_for_pods(client: Client) -> None:
-    """Returns when no Pod runs any more."""
+    """Waits until no Pod is running."""
     listed = await client.list(PODS)
     running = {pod.uid for pod in map(Pod, listed.items) if _is_running(pod)}
     if not running:

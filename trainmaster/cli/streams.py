@@ -1,8 +1,8 @@
-"""Standard streams whose other end may be gone: a closed window, a hung-up terminal, `| head`.
+"""Standard streams whose other end may be closed: a closed terminal window, or a pipe such as `| head`.
 
-A command keeps its own exit code whatever becomes of its streams. What it says goes nowhere once nobody listens
-(`Context.say`, `Context.note`); what only streams, `logs` for example, ends then (`Context.write`). Python would end
-with 120 when it cannot flush a stream at its exit, so `finish` flushes before and throws away what nobody can take.
+A command keeps its exit code in that case. `CommandContext.say` and `note` drop their output; a command that only
+streams, such as `logs`, ends (`CommandContext.write`). Python would exit with 120 if it could not flush a stream at its
+exit, so `finish` flushes earlier and discards the output.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import sys
 from typing import TextIO
 
 _GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN, errno.ECONNRESET, errno.EBADF)
-"""What writing to a stream answers when its reader has left; EIO is a terminal that was hung up."""
+"""Errors of a write to a stream without a reader; EIO means that the terminal was closed."""
 
 
 def is_gone(error: OSError) -> bool:
-    """Whether this error of a write to a stream says that nobody reads it any more."""
+    """Whether this error of a write means that the stream has no reader any more."""
     return error.errno in _GONE
 
 
 def discard(stream: TextIO) -> None:
-    """From now on, what is written to the stream goes nowhere; so does what its buffer still holds."""
+    """Redirects the stream, including its buffered data, to /dev/null."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):  # closed, or not a file
@@ -33,9 +33,9 @@ def discard(stream: TextIO) -> None:
 
 
 def open_missing() -> None:
-    """Opens /dev/null for each standard stream that was closed before we began (`>&-`).
+    """Opens /dev/null for each standard stream that is closed at the start (`>&-`).
 
-    Otherwise the next file that is opened, a database for example, would get its number.
+    Otherwise the next opened file, such as a database, would get its file descriptor.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
@@ -49,7 +49,7 @@ def open_missing() -> None:
 
 
 def finish(code: int) -> int:
-    """Flushes the standard streams; the exit code: that of the command unless its output could not be stored."""
+    """Flushes the standard streams. Returns the exit code: `code`, unless the output could not be written."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -58,7 +58,7 @@ def finish(code: int) -> int:
         except OSError as error:
             discard(stream)
             if not is_gone(error):
-                # A full disk, for example: whoever reads the file later must be able to tell that it is cut.
+                # For example, the disk is full: the exit code has to show that the output is incomplete.
                 code = code or 1
                 if stream is sys.stdout:
                     print(f"trainmaster: cannot write the output: {error.strerror}", file=sys.stderr)

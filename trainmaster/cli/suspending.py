@@ -1,4 +1,4 @@
-"""Suspending and resuming jobs: one field of the spec. Used by the commands suspend and resume."""
+"""Suspends and resumes jobs, by setting spec.suspend. Used by the commands suspend and resume."""
 
 from __future__ import annotations
 

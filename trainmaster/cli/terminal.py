@@ -1,8 +1,8 @@
-"""What the reader's terminal can show: its width, colours, and text that cannot play tricks on it.
+"""Output on a terminal: its width, colours, and text without control characters.
 
-Colours appear on a terminal only, and never with NO_COLOR (set to anything) or TERM=dumb. Without a terminal nothing is
-shortened either: a program reads it. Everything that came from a server goes through `clean` before it is shown, so
-that a message with control characters moves no cursor.
+Colours are used on a terminal only, and never if NO_COLOR is set or with TERM=dumb. Without a terminal nothing is
+shortened either. All text from a server goes through `clean` before it is shown, so that control characters in it have
+no effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def find_width(context: CommandContext) -> int | None:
-    """Columns of the terminal; None when the output goes elsewhere. COLUMNS goes over both, as in other tools."""
+    """Columns of the terminal; None if the output is not a terminal. COLUMNS overrides both, as in other tools."""
     text = context.environ.get("COLUMNS", "")
     if text.isdigit() and int(text) > 0:
         return int(text)
@@ -48,7 +48,7 @@ def has_colours(context: CommandContext, stream: TextIO | None = None) -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """The text in that style; ask `has_colours` first."""
+    """The text in the style; check `has_colours` first."""
     code = _CODES.get(style)
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
@@ -59,7 +59,7 @@ def clean(text: str) -> str:
 
 
 def measure(text: str) -> int:
-    """Columns that the text takes on a terminal."""
+    """The width of the text on a terminal, in columns."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -73,7 +73,7 @@ def measure(text: str) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most so many columns; what was cut shows as an ellipsis."""
+    """Cuts the text to at most `width` columns, with an ellipsis."""
     if measure(text) <= width:
         return text
     kept = text[: max(0, width - 1)]
@@ -83,7 +83,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def wrap(context: CommandContext, text: str, indent: int) -> list[str]:
-    """The text as lines that fit the terminal after so many columns; in a pipe it is one line."""
+    """Wraps the text to the terminal's width less `indent` columns; in a pipe it stays one line."""
     width = find_width(context)
     text = clean(text)
     if width is None or measure(text) + indent <= width:

@@ -1,6 +1,6 @@
-"""Waiting for jobs to get into a state, across broken connections and restarts of the server.
+"""Waits for jobs to reach a state, across broken connections and restarts of the server.
 
-Used by wait, submit, delete, suspend, resume and restart. A job that can no longer get there ends the waiting.
+Used by wait, submit, delete, suspend, resume and restart. Waiting ends early if a job can no longer reach the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SUSPENDED, RESUMED, DELETED = "suspended", "resumed", "deleted"
 GOALS = (COMPLETE, FAILED, RUNNING, FINISHED, SUSPENDED, DELETED)
 
 Judge = Callable[[Object | None], str | None]
-"""Of the object, None when it is gone: "" when it is there, a sentence when it can never be, None to go on waiting."""
+"""Takes the object, or None if it is deleted. Returns "" if the state is reached, a sentence if it never will be, or
+None to continue waiting."""
 
 
 class _Decided(Exception):
@@ -47,7 +48,7 @@ def read_timeout(options: argparse.Namespace) -> float | None:
 
 
 def build_judge(goal: str, wanted: TrainingJob) -> Judge:
-    """Of this very object: one that was made anew under its name is not it."""
+    """A judge for this object by uid: a newer object of the same name does not count."""
     name, uid, model = wanted.name, wanted.uid, type(wanted)
 
     def judge(job: Object | None) -> str | None:
@@ -70,7 +71,7 @@ def _is_met(goal: str, word: str) -> bool:
             COMPLETE: (training.COMPLETE,),
             FAILED: (training.FAILED,),
             FINISHED: (training.COMPLETE, training.FAILED),
-            # One that has ended well has run, however briefly.
+            # A complete job has been running, however briefly.
             RUNNING: (training.RUNNING, training.COMPLETE),
             SUSPENDED: (training.SUSPENDED,),
             RESUMED: (training.STARTING, training.WAITING, training.RUNNING, training.COMPLETE),
@@ -80,9 +81,9 @@ def _is_met(goal: str, word: str) -> bool:
 
 
 async def wait_for(client: Client, jobs: Sequence[TrainingJob], goal: str, seconds: float | None = None) -> list[str]:
-    """Waits until all of these very objects are there; sentences about those that will never be.
+    """Waits until all of these objects (by uid) reach the goal. Returns a sentence about each that never will.
 
-    Failure with TIMED_OUT when that took too long.
+    Failure with TIMED_OUT after the timeout.
     """
     waits = [wait_until(client, job.gvr, job.name, job.namespace, build_judge(goal, job)) for job in jobs]
     return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
@@ -98,7 +99,7 @@ async def limit(waits: Sequence[Awaitable[str]], seconds: float | None, text: st
 
 
 async def wait_until(client: Client, gvr: GVR, name: str, namespace: str, judge: Judge) -> str:
-    """What the judge says in the end about the object of that name."""
+    """Watches the object until the judge returns a result, and returns it."""
 
     async def begin(items: list[Object]) -> None:
         decide(items[0] if items else None)

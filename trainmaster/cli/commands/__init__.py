@@ -1,7 +1,7 @@
-"""All commands, one module each: what it does, and how it is loaded. What several share stands one level up.
+"""The table of all commands. Each is one module; code that several commands share is one level up.
 
-A command has what `CommandModule` asks for, and is imported by its name when it is called. The imports below never
-happen: they show the modules to the type checker and to the import rules, and a test compares them with the table.
+A command implements `CommandModule` and is imported by name when it is called. The imports below are never executed:
+they make the modules visible to the type checker and to the import rules. A test compares them with the table.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ COMMANDS = {
 }
 
 HEADINGS = {"run": "jobs", "up": "server", "outputs": "data of jobs", "service": "administration"}
-"""A heading before the command of that name."""
+"""Headings of the overview, by the command that each precedes."""
 
 
 def load_command(name: str) -> CommandModule:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trainmaster.cli.manifests.rehearsal import Rehearsal
 
 _LONGEST = 70
-"""Characters of a path in a table."""
+"""Maximum length of a path in a table."""
 _OBVIOUS = ("apiVersion", "kind")
 _OLD_GROUP = "kubeflow.org/v1"
 _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class CheckReport:
-    """About one document."""
+    """The findings about one document."""
 
     document: ManifestDocument
     kind: Kind | None = None
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 async def examine(documents: Sequence[ManifestDocument], namespace: str, *, strict: bool = False) -> list[CheckReport]:
-    # A whole server, loaded only once there is something to try on it.
+    # Imported here because it loads a whole server.
     from trainmaster.cli.manifests import rehearsal
 
     async with rehearsal.open_rehearsal(SystemClock()) as server:
@@ -136,7 +136,7 @@ def _explain_unknown(server: Rehearsal, obj: Object) -> str:
 
 
 def _find_path(text: str) -> str:
-    """The field that a sentence names: `unknown field "spec.foo"`, `... denied the request: spec.foo: ...`."""
+    """The field that an error message names: `unknown field "spec.foo"`, `... denied the request: spec.foo: ...`."""
     found = _NAMED.search(text)
     return found[0] if found else ""
 
@@ -177,7 +177,7 @@ def _show(context: CommandContext, report: CheckReport) -> None:
 
 
 def shorten(path: str) -> str:
-    """A long path without its middle: where it begins and what it ends in tell the most."""
+    """Cuts the middle out of a long path."""
     if len(path) <= _LONGEST:
         return path
     first, _, rest = path.partition(".")

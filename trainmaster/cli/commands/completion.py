@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 FILES = ":files"
-"""Instead of candidates: the shell completes names of files."""
+"""Returned instead of candidates: the shell completes file names."""
 _SECONDS = 1.0
 _PLAIN = re.compile(r"[\w.:/=@+-]+")
 
@@ -85,7 +85,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", nargs="?", choices=SHELLS, help="the shell")
-    # What the scripts call: the words typed so far, the last one being what is completed.
+    # Called by the scripts with the words typed so far; the last word is the one to complete.
     parser.add_argument("--words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -102,13 +102,13 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 Candidate = tuple[str, str]
-"""A word, and what it is."""
+"""(word, description)"""
 Ask = Callable[[str, argparse.Namespace], Sequence[str]]
-"""(a metavar such as JOB, the options typed so far) -> names of that sort."""
+"""(metavar such as JOB, options typed so far) -> names of that type."""
 
 
 def complete(words: Sequence[str], table: CommandTable, ask: Ask) -> Iterator[Candidate]:
-    """What may stand in place of the last word, after those before it."""
+    """The candidates for the last word."""
     *before, current = words or ("",)
     if not before:
         yield from _match(list(table.texts.items()), current)
@@ -135,16 +135,16 @@ def complete(words: Sequence[str], table: CommandTable, ask: Ask) -> Iterator[Ca
 
 @dataclass(slots=True)
 class _State:
-    """Where the line stands."""
+    """The parse state at the end of the line."""
 
     parser: argparse.ArgumentParser
-    """Of the command, or of the action within it."""
+    """The parser of the command or of its action."""
     given: argparse.Namespace
     option: argparse.Action | None = None
-    """Its value comes next."""
+    """The option whose value comes next."""
     positionals: int = 0
     behind: bool = False
-    """Behind `--`: no words of ours."""
+    """After `--` nothing is completed."""
 
 
 def _read(parser: argparse.ArgumentParser, words: Sequence[str]) -> _State:
@@ -209,13 +209,13 @@ def _complete_value(action: argparse.Action, current: str, state: _State, ask: A
     if sort == FILES:
         yield FILES, ""
     elif sort:
-        # What a server says goes to a shell: only what is a name.
+        # The shell evaluates these, so accept only valid names from the server.
         names = [name for name in ask(sort, state.given) if _PLAIN.fullmatch(name)]
         yield from _match([(name, "") for name in names], current)
 
 
 def _find_sort(action: argparse.Action) -> str:
-    """What an argument names, from how the commands call it."""
+    """The type of object that an argument names, derived from its metavar."""
     if action.dest in ("file", "to", "home", "kubeconfig", "config", "directory", "rest", "out"):
         return FILES
     if action.dest == "namespace":
@@ -244,7 +244,7 @@ def _match(candidates: Sequence[Candidate], current: str) -> Iterator[Candidate]
 
 
 class _Names:
-    """Asks the server; says nothing when that does not work out: a person is typing."""
+    """Gets names from the server. Errors are ignored, because the user is typing."""
 
     def __init__(self, context: CommandContext) -> None:
         self._context = context

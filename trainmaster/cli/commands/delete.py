@@ -60,14 +60,14 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 async def _select(client: Client, options: argparse.Namespace) -> list[TrainingJob]:
-    """All are found before the first is deleted."""
+    """Looks up all jobs before the first is deleted."""
     if options.selector:
         return await list_training_jobs(client, options.namespace, options.selector)
     return [await get_job(client, options.namespace, name) for name in dict.fromkeys(options.names)]
 
 
 async def _delete(client: Client, job: TrainingJob, context: CommandContext, *, wait: bool) -> bool:
-    # In the foreground the object goes last, so that its end means the end of all.
+    # With foreground deletion the TrainJob is removed after its dependents, so waiting for it is enough.
     options = DeleteOptions(propagation="Foreground" if wait else "Background", uid=job.uid)
     try:
         await client.delete(job.gvr, job.name, job.namespace, options)

@@ -27,7 +27,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
 
 _EVENTS_OF_PODS = 8
-"""Pods whose events are asked for, one request each; those that do not run come first."""
+"""Maximum number of Pods whose events are fetched, with one request each; Pods that are not running come first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

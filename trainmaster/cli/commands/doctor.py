@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.subject:
         if len(options.subject) != 2 or find_kind(options.subject[0]) is None:
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
-        # Here, because the machine needs no client.
+        # Imported here because checking the machine needs no client.
         from trainmaster.cli.doctor import trainjob
 
         return trainjob.run(options, context, options.subject[1])

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         context.say(f"no server runs in {home.root}")
         return exits.OK
     if options.stop_jobs:
-        # Loaded by name and only here: talking to the API needs more than stopping a process does.
+        # Imported here because only --stop-jobs needs an API client.
         from trainmaster.cli.stopping import stop_jobs
 
         stop_jobs(info, options.timeout, context)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "trainmaster exec JOB [--rank N] [-it] [options] -- COMMAND [ARG ...]"
     _add_options(parser)
     parser.add_argument("job", type=read_job, metavar="JOB", help="the TrainJob")
-    # Everything behind the name, because argparse cannot tell options of ours from those of the command.
+    # Everything after the name, because argparse cannot tell our options from those of the command.
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to run, after --")
 
 
@@ -77,10 +77,10 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _split(options: argparse.Namespace) -> list[str]:
-    """The command behind `--`; options between the name and it are read as if they stood before the name."""
+    """The command after `--`. Options between the job name and `--` are parsed as if they came before the name."""
     rest: list[str] = options.rest
     if rest and not rest[0].startswith("-"):
-        head, command = [], rest  # argparse has taken a -- right behind the name for itself
+        head, command = [], rest  # argparse has consumed a -- directly after the name
     elif "--" in rest:
         place = rest.index("--")
         head, command = rest[:place], rest[place + 1 :]
@@ -100,7 +100,7 @@ def _split(options: argparse.Namespace) -> list[str]:
 
 
 async def get_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
-    """The running Pod of that rank, of the newest attempt. Failure says what there is instead."""
+    """The running Pod of the rank in the newest attempt. If there is none, the Failure lists what exists."""
     found = await get_job(client, namespace, name)
     listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{found.pod_label}={name}"))
     places = [(place, pod) for pod in listed.items if (place := found.find_place(pod)) is not None]
@@ -145,7 +145,7 @@ async def _pump(session: ExecSession, pieces: asyncio.Queue[bytes]) -> None:
 
 @asynccontextmanager
 async def _reading(context: CommandContext) -> AsyncIterator[asyncio.Queue[bytes]]:
-    """What comes on standard input; b"" at its end. Files cannot be waited for, so they are read in a thread."""
+    """A queue of data from standard input; b"" is the end. Regular files are read in a thread."""
     pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
     loop = asyncio.get_running_loop()
     descriptor = context.stdin.fileno()
@@ -164,7 +164,7 @@ async def _reading(context: CommandContext) -> AsyncIterator[asyncio.Queue[bytes
             try:
                 await ready.wait()
             finally:
-                # Before the read: it would be announced again, and the next read would wait and hold up everything.
+                # Before reading: otherwise the reader fires again, and the next read blocks the event loop.
                 loop.remove_reader(descriptor)
             data = os.read(descriptor, _PIECE)
             await pieces.put(data)
@@ -176,7 +176,7 @@ async def _reading(context: CommandContext) -> AsyncIterator[asyncio.Queue[bytes
             loop.add_reader(descriptor, lambda: None)
             loop.remove_reader(descriptor)
             scope.spawn(watch(), name="exec.read")
-        except PermissionError:  # epoll takes no files
+        except PermissionError:  # epoll does not support regular files
             scope.spawn(read(), name="exec.read")
         yield pieces
 
@@ -192,13 +192,13 @@ def _show(context: CommandContext, channel: int, data: bytes) -> None:
         if not streams.is_gone(error):
             raise
         streams.discard(stream)
-        if stream is context.out:  # nobody sees what the program prints: end it, as `| head` wants
+        if stream is context.out:  # nobody reads the output, as with `| head`: end the program
             raise BrokenPipeError(error.errno, error.strerror) from None
 
 
 @contextmanager
 def _raw(context: CommandContext) -> Iterator[None]:
-    """Every key goes to the program; the terminal is as before afterwards, whatever happens."""
+    """Puts the terminal in raw mode, so that every key goes to the program, and restores it afterwards."""
     descriptor = context.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:

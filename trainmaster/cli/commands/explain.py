@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trainmaster.controllers.explain.reasons import JobExplanation
 
 _MOST_PROPOSALS = 10
-"""Without names: so many are asked what would start them, which takes a second each when hundreds wait."""
+"""Maximum number of jobs to compute proposals for when no names are given; each takes a second if hundreds wait."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         raise exits.Failure("a name and -A do not go together: name the namespace with -n", exits.USAGE)
 
     async def work(client: Client) -> ListedView:
-        # Loaded here: a wrong command line is told at once.
+        # Imported here so that a wrong command line is reported immediately.
         from trainmaster.controllers.explain import gathering
 
         view: ListedView = await gathering.collect(client, options.namespace)
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
     view = call(context, options, work)
     now = Now(SystemClock().now())
-    # The scheduler is loaded once there is something to explain: a wrong command line is told at once.
+    # The scheduler is imported only when there is something to explain.
     from trainmaster.controllers.explain import reasons
 
     places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
@@ -96,7 +96,7 @@ def _show(context: CommandContext, found: list[JobExplanation]) -> None:
 
 
 def describe(one: JobExplanation) -> Iterator[str]:
-    """For people. Last words of programs are among it, so control characters are taken out."""
+    """The text form. Control characters are removed, because it includes output of programs."""
     yield f"{one.namespace}/{one.name}: {one.state}{f' ({one.reason})' if one.reason not in ('', one.state) else ''}"
     yield from _list_entry("why:", (one.sentence,))
     if one.position:
@@ -108,7 +108,7 @@ def describe(one: JobExplanation) -> Iterator[str]:
 
 
 def _list_entry(label: str, texts: Sequence[str]) -> Iterator[str]:
-    """The label before the first text; further lines of a text stand below it."""
+    """Puts the label before the first text and aligns further lines below it."""
     for text in texts:
         for line in text.splitlines() or [""]:
             indent = line[: len(line) - len(line.lstrip())]

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def choose_name(given: str, directory: Path) -> str:
-    """A name for the job: what was given, else what is left of the directory's name."""
+    """The job name: the given one, else one derived from the directory name."""
     if given:
         if len(given) > _LONGEST or not re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", given):
             text = f"{given!r} is no name for a job: small letters, digits and -, a letter first, at most {_LONGEST}"
@@ -94,7 +94,7 @@ def _fill(text: str, values: dict[str, str]) -> str:
 
 
 def _write(directory: Path, texts: dict[str, str]) -> None:
-    """All or nothing, as far as that goes: what was begun and could not be finished is removed again."""
+    """Writes all files. If one fails, the files already written are removed."""
     made_folder = not directory.exists()
     written: list[Path] = []
     try:

@@ -52,7 +52,7 @@ def _merge(options: argparse.Namespace, context: CommandContext) -> int:
     if not _NAME.fullmatch(options.name):
         raise exits.Failure(f"{options.name!r} is no name for a context: letters, digits and ._@:/-", exits.USAGE)
     home = context.home(options)
-    # Loaded by name: it brings YAML, and printing a path is done a hundred times as often.
+    # Imported here because it needs YAML, and most calls only print the path.
     from trainmaster.cli.installation import kubeconfig_merge as merging
 
     target = merging.choose_target(options.to, context.environ)

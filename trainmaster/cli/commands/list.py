@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 class Watcher:
-    """Prints what there is, then a line for every change that shows."""
+    """Prints the current jobs, then a line for every visible change."""
 
     def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace) -> None:
         self._client, self._context, self._options = client, context, options
@@ -59,13 +59,13 @@ class Watcher:
         self._shown: dict[str, str] = {}
         self._began = self._troubled = False
         self._missing = 0
-        """Kinds that the server does not have."""
+        """The number of kinds that the server does not serve."""
 
     async def run(self) -> None:
         await asyncio.gather(*map(self._follow, TRAINING_KINDS.values()))
 
     async def _follow(self, model: type[TrainingJob]) -> None:
-        # Loaded here: a plain list follows nothing.
+        # Imported here because only --watch needs it.
         from trainmaster.client.follow import follow
 
         async def begin(items: list[Object]) -> None:
@@ -111,7 +111,7 @@ class Watcher:
         self._print(job, gone=gone)
 
     def _print(self, job: TrainingJob, *, gone: bool = False) -> None:
-        """A change that does not show in the table is none to its reader; ages alone are no change."""
+        """Prints a row unless it looks the same as the last one of this job, apart from its age."""
         if self._options.state not in (None, job.state.word):
             return
         form, uid = self._options.output, job.uid
@@ -130,7 +130,7 @@ class Watcher:
         elif form == "name":
             self._context.say(name_object(job.gvr, job.name))
         else:
-            # Widths come from all that is known, so that lines stay below their column.
+            # The widths come from all known jobs, so that columns stay aligned.
             rest = [other for other in self._known.values() if other.uid != uid]
             self._context.say(build_lines(self._context, self._options, [job, *rest], [uid] if gone else [])[1])
 

@@ -131,7 +131,7 @@ async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> 
 
 
 def _open_kept(options: argparse.Namespace, context: CommandContext) -> KeptLogs:
-    # SQLite is loaded only for a home that has a history.
+    # Imported here because only a home with a history needs SQLite.
     from trainmaster.history.kept_logs import KeptLogs
 
     return KeptLogs(context.home(options).history)

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         config = choose_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
-    # Loaded by name and only here, as in `up`: controllers would slow down every other command.
+    # Imported here, as in `up`, because the controllers would slow down every other command.
     from trainmaster.engine import lease
     from trainmaster.operator import mode as operator
 
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _decide_progress(options: argparse.Namespace, context: CommandContext, make: Callable[..., T]) -> T | None:
-    """On wherever Pods can reach us: that is known in a Pod, and otherwise has to be said."""
+    """Progress reports are on if Pods can reach this process: known if it runs in a Pod, otherwise set by a flag."""
     url, namespace = options.progress_url, options.lease_namespace
     if options.no_progress or options.companion:
         return None

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -> str:
-    """Of the job that exists, else of the newest of that name in history."""
+    """The uid of the existing job, else of the newest job of that name in the history."""
     info = home.find_running()
     if not options.uid and info is not None and info.kubeconfig:
         uid = server.call(context, options, lambda client: _ask(client, options))
@@ -135,7 +135,7 @@ def _get(options: argparse.Namespace, context: CommandContext, found: Sequence[O
 
 
 def copy(output: Output, target: Path) -> None:
-    """A file appears whole, or not at all."""
+    """Copies atomically: the target is complete or absent."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name[:200]}.{os.getpid()}.tmp")
     try:
@@ -166,7 +166,7 @@ def _to_data(output: Output) -> dict[str, object]:
 
 
 def _show(path: str) -> str:
-    """Names are bytes, of which not all are text."""
+    """Makes a file name printable, because it may contain bytes that are not text."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 

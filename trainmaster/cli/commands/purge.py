@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.finished:
         if options.stop:
             raise exits.Failure("--finished needs the running server: leave --stop out", exits.USAGE)
-        # Loaded by name: it brings the client and the archive, which removing a home does not need.
+        # Imported here because removing a home needs neither the client nor the archive.
         from trainmaster.cli import purge_finished
 
         code = purge_finished.run(options, context, confirm)
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _check_alive(options: argparse.Namespace, home: Home, running: ServerInfo | None) -> None:
-    """Failure when somebody lives in it and nobody said that they may be stopped, or they cannot be."""
+    """Failure if a server or Pods run in the home and --stop was not given, or they cannot be stopped."""
     if running is not None:
         if options.stop:
             return

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     _check(options)
     wanted = _read_settings(options, context)
     config = _get_server(options, context)
-    # Loaded by name and only here: the web framework would slow down every other command.
+    # Imported here because the web framework would slow down every other command.
     from trainmaster.operator import rest
 
     state = Path(options.state) if options.state else default_root(context.environ) / "rest"
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _write_templates(directory: Path, context: CommandContext) -> int:
-    """What is there stays: it is the administrator's."""
+    """Writes the templates that are missing. Existing files belong to the administrator and are kept."""
     shipped = Path(str(resources.files("trainmaster").joinpath("manifests")))
     for file in sorted(shipped.glob("*/*.yaml")):
         target = directory / file.parent.name / file.name
@@ -111,7 +111,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _read_settings(options: argparse.Namespace, context: CommandContext) -> Settings:
-    """Of the environment, with the flags over them."""
+    """The settings from the environment, overridden by the flags."""
     given = {
         "rest.address": ("--address", options.address),
         "rest.port": ("--port", options.port),

@@ -33,7 +33,7 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 
 _TRIES = 5
 _REACTION_SECONDS = 10.0
-"""After that somebody else's controller is taken to be in charge, which does not know our annotation."""
+"""If there is no reaction within this time, another controller is in charge, which ignores our annotation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ class Restart:
         self._seconds = seconds
 
     async def run(self, job: TrainingJob) -> None:
-        """A job that changes while it is looked at is looked at again: it may have ended."""
+        """Retries if the job changes meanwhile, because it may have ended."""
         for _ in range(_TRIES):
             if job.is_finished:
                 await self._repeat(job)
@@ -107,7 +107,7 @@ class Restart:
             await self._await_attempt(job, jobset, attempt)
 
     async def _see_to_it(self, job: TrainJob, jobset: JobSet) -> None:
-        """Upstream's controller makes a JobSet anew that is gone, and does not know our annotation."""
+        """Deletes the JobSet if upstream's controller is in charge: it recreates it, but ignores our annotation."""
 
         def judge(seen: Object | None) -> str | None:
             going = seen is None or JobSet(seen).uid != jobset.uid or JobSet(seen).is_deleting
@@ -124,7 +124,7 @@ class Restart:
                 await self._client.delete(JOB_SETS, jobset.name, jobset.namespace, options)
 
     async def _await_attempt(self, job: TrainJob, before: JobSet | None, attempt: int) -> None:
-        """Another JobSet means another attempt, whoever made it; upstream's controller does not number them."""
+        """Waits for the attempt. A new JobSet also counts, because upstream's controller does not number attempts."""
         old = "" if before is None else before.uid
 
         def judge(seen: Object | None) -> str | None:

@@ -101,7 +101,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         if options.output_format == "yaml":
             raise RunOptionError("-o yaml prints a manifest: it goes with --dry-run")
         server = StartingServer(context, options)
-        # From here on a server that had to be started loads what it needs beside us.
+        # From here on, a server that had to be started loads its modules in parallel.
         from trainmaster.cli.launch import flow
 
         return flow.run_job(options, context, program, request, server)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def build_request(options: argparse.Namespace, context: CommandContext, program: TrainingProgram) -> JobRequest:
-    """All but the command, which depends on the runtime."""
+    """The request without the command, which depends on the runtime."""
     if options.nodes < 1:
         raise RunOptionError(f"--nodes {options.nodes}: a job has at least one node")
     if options.max_restarts < 0:
@@ -158,7 +158,7 @@ def _read_span(option: str, text: str) -> int | None:
 def _read_requirements(file: str) -> list[str]:
     if not file:
         return []
-    # Most runs name no such file.
+    # Imported here because most runs name no such file.
     from trainmaster.bundles import BundleError
     from trainmaster.bundles.requirements import read_requirements
 

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         wide, narrow, jobs = await asyncio.gather(
             client.list(CLUSTER_TRAINING_RUNTIMES),
             client.list(TRAINING_RUNTIMES, options.namespace),
-            # A cluster-wide runtime is used from everywhere; who may not look there sees the namespace alone.
+            # Cluster-wide runtimes are used from all namespaces; users without access to those see only their own.
             client.list(TRAIN_JOBS, options.namespace),
         )
         return [*wide.items, *narrow.items], jobs.items

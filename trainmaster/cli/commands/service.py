@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the unit goes, and how systemd is asked about it."""
+    """The path of the unit, and how to call systemctl for it."""
 
     unit: str
     folder: Path
@@ -82,7 +82,7 @@ class _Place:
         return ["systemctl", *([] if self.system else ["--user"]), *arguments]
 
     def ask(self, *arguments: str) -> tuple[int, str]:
-        """systemctl's exit code and words."""
+        """The exit code and output of systemctl."""
         return self.call(self.describe(*arguments))
 
     def call(self, command: list[str]) -> tuple[int, str]:
@@ -145,7 +145,7 @@ def _list_steps(options: argparse.Namespace, place: _Place) -> list[list[str]]:
     start = [] if options.no_start else ["--now"]
     steps = [place.describe("daemon-reload"), place.describe("enable", *start, place.unit)]
     if not place.system:
-        # Without it the units of a user live only while the user is logged in.
+        # Without lingering, the units of a user run only while the user is logged in.
         steps.append(["loginctl", "enable-linger"])
     return steps
 
@@ -183,7 +183,7 @@ def _require_systemd(options: argparse.Namespace, context: CommandContext, place
 
 
 def _verify(context: CommandContext, place: _Place, text: str) -> None:
-    """Asks systemd what it thinks of the unit before it is put in place."""
+    """Checks the unit with systemd before it is installed."""
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / place.unit
         draft.write_text(text)

@@ -62,7 +62,7 @@ def _report_absent(options: argparse.Namespace, context: CommandContext, home: H
 
 
 def find_problem(info: ServerInfo, home: Home) -> str:
-    """Why the server is not ready, or "" when it is."""
+    """Why the server is not ready; "" if it is."""
     if not info.server:
         return "it is still starting"
     address = urllib.parse.urlsplit(info.server)

@@ -32,7 +32,7 @@ from trainmaster.jobs.kinds import TRAINING_KINDS
 
 MANAGER = "trainmaster-submit"
 _WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request: ')
-"""What a server says first; who is told what was refused knows it."""
+"""The prefix of a webhook's refusal, which is left out of our message."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,12 +100,12 @@ async def _send(
 
 
 def _waits_for(error: StatusError, planned: set[str]) -> bool:
-    """In a dry run nothing is stored, so what refers to something of the same submission cannot be checked."""
+    """Whether an error of a dry run is expected, because the object refers to another object of the same submission."""
     return any(name and f'"{name}"' in error.message and "not found" in error.message for name in planned)
 
 
 async def _send_one(client: Client, gvr: GVR, obj: Object, namespace: str, *, dry_run: bool) -> tuple[Object, str]:
-    """The object as stored, and what was done."""
+    """The stored object, and what was done ("created", for example)."""
     options = WriteOptions(dry_run=dry_run, field_manager=MANAGER, field_validation="Strict")
     if obj["kind"] in TRAINING_KINDS or not obj["metadata"].get("name"):
         return await client.create(gvr, obj, namespace, options=options), "created"
@@ -133,7 +133,7 @@ def _tell(context: CommandContext, options: argparse.Namespace, gvr: GVR, obj: O
 
 
 def explain_refusal(document: Manifest, error: StatusError, written: list[str]) -> exits.Failure:
-    """Where it stands, what is wrong, field by field, and what was already made."""
+    """A Failure with the place in the file, the problem of each field, and what was already created."""
     name = document.obj["metadata"].get("name") or document.obj["metadata"].get("generateName", "")
     lines = [f'{document.place}: {document.obj["kind"]} "{name}" was refused']
     if error.causes and error.code == 422:

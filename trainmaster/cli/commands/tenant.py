@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_allowance(parser: argparse.ArgumentParser, *, changing: bool = False) -> None:
-    """`changing`: of a tenant that has limits already."""
+    """`changing`: the tenant exists and may already have limits."""
     usual = Allowance()
     for flag, metavar, text in (
         ("--jobs", "N", f"TrainJobs at a time (default {usual.jobs})"),
@@ -161,7 +161,7 @@ def _read_allowance(options: argparse.Namespace) -> Allowance:
 
 
 def _read_amounts(options: argparse.Namespace) -> dict[str, Any]:
-    """Fields of an `Allowance` that were given, checked. None: its limit is to be lifted."""
+    """The given fields of an `Allowance`, validated. None removes the limit."""
     given: dict[str, Any] = {
         name: getattr(options, name)
         for name in ("cpu", "memory", "object_bytes", "storage", *_LEAST)
@@ -233,7 +233,7 @@ _SHOWN = {
     "object_bytes": "object bytes",
     "storage": "storage",
 }
-"""Budgets with a column of their own; `tenant get` shows all."""
+"""Limits that have a column; `tenant get` shows all."""
 
 
 def _row(tenant: Tenant) -> tuple[str, ...]:

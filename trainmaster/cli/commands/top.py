@@ -48,17 +48,17 @@ class GpuUsage:
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """Of one Pod that runs for a job."""
+    """The usage of one running Pod of a job."""
 
     namespace: str
     job: str
     role: str
-    """The replicated job: `node`, `launcher`."""
+    """The name of the replicated job, such as `node` or `launcher`."""
     rank: int
     attempt: int
     pod: str
     cpu: float | None
-    """Cores; None where nobody has measured yet."""
+    """In cores; None if not measured yet."""
     memory: int | None
     cpu_asked: float = 0.0
     memory_limit: int = 0
@@ -103,7 +103,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 async def look(
     client: Client, namespace: str, names: Sequence[str], loads: Mapping[str, tuple[int | None, int]]
 ) -> list[PodUsage]:
-    """What the Pods of the jobs use, by job, attempt and rank."""
+    """The usage of the jobs' Pods, sorted by job, attempt and rank."""
     found = []
     for label in sorted({model.pod_label for model in TRAINING_KINDS.values()}):
         selector = ListOptions(label_selector=f"{label} in ({','.join(names)})" if names else label)
@@ -164,7 +164,7 @@ def _add_limits(pod: Pod) -> dict[str, int]:
 
 
 def _read_loads() -> dict[str, tuple[int | None, int]]:
-    """Of the GPUs of this machine; nothing where there are none."""
+    """The utilization and used memory of this machine's GPUs; empty if there are none."""
     from trainmaster.node.devices import nvml
 
     try:
@@ -192,7 +192,7 @@ def _show(options: argparse.Namespace, context: CommandContext, shown: Sequence[
 
 
 def build_rows(shown: Sequence[PodUsage], *, with_namespace: bool = False) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Header and rows: a job's ranks, and its sum where it has more than one."""
+    """Header and rows: one row per rank, and a total for jobs with several ranks."""
     rows: list[Sequence[str]] = []
     jobs: dict[tuple[str, str], list[PodUsage]] = {}
     for one in shown:

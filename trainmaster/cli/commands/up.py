@@ -23,18 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     add_settings(parser)
     parser.add_argument("-d", "--detach", action="store_true", help="run in the background; return when it is ready")
-    # How the background process tells the waiting one that it is ready, or why it is not.
+    # Used by the background process to report to the waiting one that it is ready, or why it is not.
     parser.add_argument("--report-to", type=int, metavar="FD", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
-    effective = load_settings(options, context, home)  # before anything is started: a typing error is told at once
+    effective = load_settings(options, context, home)  # reports mistakes before anything is started
     if options.detach:
         _announce(context, detached.start(home, context.environ, repeat_flags(options)).wait())
         return exits.OK
-    # Loaded by name and only here: a server's imports would slow down every other command. Nothing of them is garbage;
-    # looking for some takes a twentieth of the time, and `embedded` begins to look once the server is ready.
+    # Imported here because the server would slow down every other command. Garbage collection is off meanwhile, which
+    # saves a twentieth of the time; `embedded` turns it on when the server is ready.
     gc.disable()
     with late_methods():
         from trainmaster.app import embedded
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 class _Reporter:
-    """One message through a pipe to the process that waits, if there is one."""
+    """Sends one message through a pipe to the waiting process, if there is one."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor

@@ -1,1 +1,1 @@
-"""What `trainmaster doctor` looks at: this machine, or one TrainJob."""
+"""The checks of `trainmaster doctor`: of this machine, or of one TrainJob."""

@@ -1,7 +1,7 @@
-"""What `trainmaster doctor` looks at: a list of checks, one function each, none of which changes anything.
+"""The checks of `trainmaster doctor`, one function each. They change nothing and need no running server.
 
-A check returns findings: a name, a state, what was seen, and what to do about it when it is not well. To add one, write
-a function and put it in `CHECKS`. A server need not run.
+A check returns findings: a name, a state, what was observed, and how to fix it if it is a problem. To add a check,
+write a function and add it to `CHECKS`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Patient:
     home: Home
     settings: Settings
     findings: tuple[IsolationFinding, ...]
-    """Of the probe, which runs once for all checks."""
+    """The results of the isolation probe, which runs once for all checks."""
 
 
 Check = Callable[[Patient], list[Diagnosis]]
@@ -122,7 +122,7 @@ def check_disk(patient: Patient) -> list[Diagnosis]:
 
 
 def check_store(patient: Patient) -> list[Diagnosis]:
-    """What starts of the server did not find again."""
+    """Data that was missing when the server started."""
     advice = "look over your jobs, or `trainmaster restore` a backup; then remove the damage-* files there"
     return [
         Diagnosis("store", "problem", f"{damage.found}: {damage.describe()}", advice)
@@ -150,7 +150,7 @@ def check_home(patient: Patient) -> list[Diagnosis]:
 
 
 def check_server(patient: Patient) -> list[Diagnosis]:
-    """A server of another version than this command, and Pods that wait for a server to come back."""
+    """Whether the server has the version of this command, and whether Pods are waiting for a server to return."""
     info = patient.home.find_running()
     if info is None:
         pods = list_live(patient.home.pods)
@@ -166,7 +166,7 @@ def check_server(patient: Patient) -> list[Diagnosis]:
 
 
 def check_privacy(patient: Patient) -> list[Diagnosis]:
-    """Whoever reads the kubeconfig or the keys is the owner."""
+    """Whether others can read the kubeconfig or the keys, which give full access."""
     private = stat.S_IRWXG | stat.S_IRWXO
     rules = {
         patient.home.root: stat.S_IWGRP | stat.S_IWOTH,

@@ -1,6 +1,6 @@
-"""`trainmaster doctor trainjob NAME`: collects what a server shows of one job, and prints what is wrong with it.
+"""`trainmaster doctor trainjob NAME`: reads the objects of one job and prints its problems.
 
-Only reads. What may not be read is a finding too. Used by the command `doctor`.
+It only reads. Objects that it is not allowed to read are a finding too.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ async def collect(client: Client, name: str, namespace: str) -> Case:
 
 
 async def _compare_clocks(client: HttpClient) -> tuple[datetime, float | None]:
-    """The server's time, and by how much it is ahead; ours when it does not say."""
+    """The server's time, and how far it is ahead of ours; our time if the server does not report one."""
     answer = await client.request("GET", "/version")
     own = SystemClock().now()
     try:
@@ -135,7 +135,7 @@ async def _list_forbidden(client: Client, job: TrainingJob) -> list[tuple[str, s
 
 
 async def _read_retries(client: HttpClient) -> dict[str, float]:
-    """From our own server's metrics; another server has none of these, or does not show them to everybody."""
+    """Retries from the metrics of our server. Other servers do not have them, or do not show them to every user."""
     try:
         text = (await client.request("GET", "/metrics")).body.decode(errors="replace")
     except StatusError:

@@ -1,1 +1,1 @@
-"""What commands do to this machine: systemd units, a person's kubeconfig, removing a home."""
+"""Changes to this machine: systemd units, the user's kubeconfig, removal of a home."""

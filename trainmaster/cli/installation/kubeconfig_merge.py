@@ -1,9 +1,9 @@
-"""Puts the context of a home into a person's own kubeconfig, and takes it out again: `trainmaster kubeconfig --merge`.
+"""Adds the context of a home to the user's kubeconfig, and removes it: `trainmaster kubeconfig --merge` and `--remove`.
 
-What we add carries a mark with the home that it belongs to (an extension, which kubectl keeps), so merging again
-changes only what is ours, another home's entry is never overwritten, and removal finds it under whatever name. The file
-is replaced in one step under kubectl's own lock (FILE.lock), after a copy of it was made; what is not ours is kept,
-except comments and the order of keys, which kubectl does not keep either. A file that would not change is not touched.
+Our entries are marked with their home in an extension, which kubectl preserves. So merging again changes only these
+entries, entries of another home are never overwritten, and removal finds them under any name. The file is replaced
+atomically under kubectl's own lock (FILE.lock), after it was copied. All other content is kept, except comments and the
+order of keys, which kubectl does not keep either. A file that would not change is not written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Merged:
 
 
 def choose_target(given: str, environ: Mapping[str, str]) -> Path:
-    """As kubectl: the named file, else the first of KUBECONFIG, else ~/.kube/config."""
+    """The given file, else the first of KUBECONFIG, else ~/.kube/config, as in kubectl."""
     listed = [part for part in environ.get("KUBECONFIG", "").split(":") if part]
     if given or listed:
         return Path(given or listed[0]).expanduser().absolute()
@@ -49,7 +49,7 @@ def choose_target(given: str, environ: Mapping[str, str]) -> Path:
 
 
 def merge_into(target: Path, own: Path, home: Path, name: str, *, use: bool, clock: Clock) -> Merged:
-    """Failure when the name belongs to somebody else, or the file is not a kubeconfig."""
+    """Failure if another context has this name, or the file is not a kubeconfig."""
     entry = _read_own(own)
     if target.resolve() == own.resolve():
         raise exits.Failure(f"{target} is this home's own kubeconfig: there is nothing to merge", exits.USAGE)
@@ -70,12 +70,11 @@ def remove_from(target: Path, home: Path, *, clock: Clock) -> Merged:
     return Merged(target, before != after, backup, removed=removed)
 
 
-# ---- what it should say (pure) ------------------------------------------------
+# ---- content (pure) -----------------------------------------------------------
 
 
 def add_context(config: Fields, name: str, entry: Mapping[str, Fields], home: str, *, use: bool) -> Object:
-    """`entry`: the cluster, user and context of the home. The context becomes current when asked for, or when there is
-    none."""
+    """`entry`: the cluster, user and context of the home. The context becomes current if `use` is set or none is."""
     after = copy.deepcopy(dict(config))
     after.setdefault("apiVersion", "v1")
     after.setdefault("kind", "Config")
@@ -96,7 +95,7 @@ def add_context(config: Fields, name: str, entry: Mapping[str, Fields], home: st
             raise exits.Failure(f'the entry "{name}" in {section} {whose}: choose another name with --name')
         else:
             kept = listed[place][section[:-1]]
-            # A namespace that somebody chose for the context stays.
+            # Keep a namespace that the user has set in the context.
             chosen = {"namespace": kept["namespace"]} if section == "contexts" and kept.get("namespace") else {}
             listed[place] = {"name": name, section[:-1]: {**body, **chosen}}
     if use or not after.get("current-context"):
@@ -105,7 +104,7 @@ def add_context(config: Fields, name: str, entry: Mapping[str, Fields], home: st
 
 
 def drop_contexts(config: Fields, home: str) -> tuple[Object, tuple[str, ...]]:
-    """Without all that was added for that home; the names of its contexts."""
+    """The config without the entries of the home, and the names of the removed contexts."""
     after = copy.deepcopy(dict(config))
     removed: list[str] = []
     for section in _SECTIONS:
@@ -127,7 +126,7 @@ def _list(config: Object, section: str) -> list[Object]:
 
 
 def _find_home(entry: Fields, section: str) -> str:
-    """The home that an entry was made for; "" when it was not made by us."""
+    """The home that an entry belongs to; "" if we did not add it."""
     for one in list_items(entry, section[:-1], "extensions"):
         if isinstance(one, Mapping) and one.get("name") == MARK and isinstance(one.get("extension"), Mapping):
             return str(one["extension"].get("home", ""))
@@ -180,7 +179,7 @@ def _is_section(value: object, section: str) -> bool:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """The lock file that kubectl uses too."""
+    """Holds the lock file that kubectl uses."""
     real = target.resolve()
     lock = real.with_name(f"{real.name}.lock")
     if real.is_dir():
@@ -200,7 +199,7 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _replace(target: Path, before: Fields, after: Fields, clock: Clock) -> Path | None:
-    """Where the old content is kept; None when there was none, or nothing to change."""
+    """The path of the backup; None if there was no file, or nothing to change."""
     if before == after:
         return None
     real = target.resolve()
@@ -219,7 +218,7 @@ def _replace(target: Path, before: Fields, after: Fields, clock: Clock) -> Path 
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Readable by the owner only, from its first moment on; on the disk when this returns."""
+    """Creates a file that only its owner can read, and syncs it to disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     with open(descriptor, "wb") as file:
         file.write(data)

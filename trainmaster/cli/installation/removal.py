@@ -1,10 +1,9 @@
-"""Removing a home: what is in it, what goes, what stays, and doing it so that a crash leaves nothing half alive.
+"""Removal of a home, in a way that survives a crash. Used by `trainmaster purge`.
 
-Only names that a home has are ever touched; what somebody else put there stays, and so does the folder then. What is
-the owner's work (settings, templates, volumes of claims) stays unless everything is asked for. All that goes is first
-moved aside, the database before the rest, so that a server started after a crash sees a new home and no ruin; then it
-is deleted. Nothing is done while a server or a Pod of the home is alive, or while anything is mounted below it.
-Used by `trainmaster purge`.
+Only files that belong to a home are removed; if there are others, they and the directory stay. The owner's work
+(settings, templates, volumes of claims) is removed only if `everything` is set. All files are first moved aside, the
+database before the rest, so that a server started after a crash sees a new home instead of a damaged one; then they are
+deleted. Nothing is removed while a server or a Pod of the home is running, or while anything is mounted below it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ STATE = {
     "rest-port": "",
     "lock": "",
 }
-"""Name -> what it is; "" for what nobody misses. In the order in which it goes."""
+"""Name -> description for the plan; "" for files that need no mention. In the order of removal."""
 YOURS = {
     "config.toml": "settings",
     "templates": "templates of the REST API",
@@ -57,7 +56,7 @@ class RemovalPart:
 class RemovalPlan:
     parts: tuple[RemovalPart, ...]
     foreign: tuple[str, ...]
-    """What is not ours; it stays."""
+    """Files that do not belong to a home; they are kept."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,7 +64,7 @@ class RemovalPlan:
 
 
 def make_plan(home: Home, *, everything: bool = False) -> RemovalPlan:
-    """HomeError when the folder is no home."""
+    """HomeError if the directory is not a home."""
     if not home.root.is_dir():
         raise HomeError(f"there is no home {home.root}")
     present = set(os.listdir(home.root))
@@ -93,7 +92,7 @@ def list_mounts(home: Home, table: str | None = None) -> list[str]:
 
 
 def remove(home: Home, plan: RemovalPlan) -> None:
-    """HomeError when somebody lives in it, or something of it cannot be removed."""
+    """HomeError if a server or Pods are running in the home, or a file cannot be removed."""
     pods = list_live(home.pods)
     if pods:
         raise HomeError(f"{len(pods)} Pods of {home.root} are running: stop them with `trainmaster purge --stop`")
@@ -101,9 +100,9 @@ def remove(home: Home, plan: RemovalPlan) -> None:
     if mounts:
         raise HomeError(f"{mounts[0]} is a mount below the home: unmount it first (umount {mounts[0]})")
     aside = home.root / ASIDE
-    # State that was not there when the plan was made goes too: whoever takes the lock makes the usual folders.
+    # Also remove state that is newer than the plan: taking the lock creates the usual directories.
     going = dict.fromkeys((*STATE, *(part.name for part in plan.parts if part.goes)))
-    # The lock is held, so that no server starts in between; its file goes last of all.
+    # The lock is held so that no server can start meanwhile; its file is removed last.
     with home.hold(ServerInfo(os.getpid(), "", str(home.root))):
         try:
             aside.mkdir(mode=0o700, exist_ok=True)
@@ -123,7 +122,7 @@ def remove(home: Home, plan: RemovalPlan) -> None:
 def _move(path: Path, aside: Path) -> None:
     target = aside / path.name
     number = 0
-    while target.exists() or target.is_symlink():  # of an earlier purge that was cut short
+    while target.exists() or target.is_symlink():  # left by an interrupted purge
         number += 1
         target = aside / f"{path.name}.{number}"
     if path.exists() or path.is_symlink():

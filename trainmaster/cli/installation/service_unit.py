@@ -1,9 +1,8 @@
-"""The systemd unit that runs the server of a home from boot on. Pure: text from what is known.
+"""The text of the systemd unit that runs the server of a home. Pure. Used by `trainmaster service`.
 
-What matters in it: `KillMode=process` stops the server and leaves the Pods, whose shims the next start finds again, so
-jobs survive a restart and an upgrade; `Delegate` gives the server control groups of its own for limits; a job that runs
-out of memory is its own affair (`OOMPolicy=continue`); a wrong setting or a second server is not tried again.
-Used by `trainmaster service`.
+`KillMode=process` stops only the server; the Pods continue and the next start adopts them, so jobs survive restarts and
+upgrades. `Delegate` lets the server manage control groups for limits. With `OOMPolicy=continue` a job that runs out of
+memory does not stop the unit. The server is not restarted after a wrong setting or if another server is running.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from pathlib import Path
 from trainmaster.app.process import DESCRIPTORS
 
 _NOT_AGAIN = "2 5"
-"""Exit codes of `trainmaster up`: a wrong setting, another server."""
+"""Exit codes of `trainmaster up` for which systemd must not restart it: a wrong setting, another server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What the unit is about."""
+    """The values of the unit."""
 
     home: Path
     program: Sequence[str]
     """The command that starts the server in the foreground."""
     path: str
-    """PATH of jobs and of the server."""
+    """PATH of the server and of jobs."""
     system: bool = False
     user: str = ""
-    """Who it runs as; only of a system unit."""
+    """The user it runs as; only in system units."""
 
 
 def render(unit: Unit) -> str:
@@ -72,12 +71,12 @@ def render(unit: Unit) -> str:
 
 
 def escape(text: str) -> str:
-    """Percent signs name things in units."""
+    """Escapes percent signs, which are specifiers in units."""
     return text.replace("%", "%%")
 
 
 def quote(word: str, *, in_command: bool = True) -> str:
-    """One word of a unit; only command lines know variables. ValueError for what no unit can hold."""
+    """Quotes one word of a unit; `in_command` also escapes variables. ValueError for forbidden characters."""
     if any(ord(char) < 32 for char in word):
         raise ValueError(f"{word!r} has a control character, which a systemd unit cannot hold")
     plain = escape(word).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,1 +1,1 @@
-"""From the command line of `trainmaster run` to a submitted TrainJob: its options, its code, a server that takes it."""
+"""`trainmaster run`, from the command line to the submitted TrainJob: options, code and server."""

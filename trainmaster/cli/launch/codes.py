@@ -1,4 +1,4 @@
-"""The code of a run: packed into the bundles of the home, and what the job's manifest says about it."""
+"""Packs the code of a run into a bundle of the home."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trainmaster.jobs.compose.request import MountedCode
 
 
 def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> MountedCode:
-    """Failure in one sentence when it is too much, cannot be read, or the disk is full; or when what should run is not
-    among what was packed."""
+    """Failure if the code is too large or cannot be read, if the disk is full, or if the script is not among the packed
+    files."""
     try:
         most_bytes = parse_size(limit)
     except argparse.ArgumentTypeError as error:
@@ -43,14 +43,14 @@ def send(directory: Path, home: Home, limit: str = "1Gi", script: str = "") -> M
 
 
 def _find_missing(tree: Path, script: str) -> str:
-    """The script, or the topmost directory above it, that is not in the tree; "" when all are there."""
+    """The script, or its topmost parent directory, that is not in the tree; "" if all exist."""
     path = PurePosixPath(script)
     above = [f"{parent}/" for parent in reversed(path.parents) if parent.name]
     return next((name for name in (*above, script) if not os.path.lexists(tree / name)), "")
 
 
 def _explain_left_out(directory: Path, script: str, missing: str) -> str:
-    """Without this the job would find out alone."""
+    """Explains why the script was not packed. Otherwise the failure would only appear in the job."""
     what = "it" if missing == script else missing
     rule, file = shlex.quote(f"!/{missing}"), shlex.quote(str(directory / OWN_FILE))
     return (

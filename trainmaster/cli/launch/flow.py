@@ -1,6 +1,6 @@
-"""A run from its request to its end: the runtime, the code, the submit, the view. What needs a client is loaded here.
+"""A run from its request to its end: get the runtime, pack the code, submit, show the view.
 
-`cli.run` reads the command line and begins to start a server before it loads this module, so that both load at once.
+The command `run` starts a server, if necessary, before it imports this module, so that both load in parallel.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from trainmaster.kit.clock import Clock, SystemClock
 def print_manifests(
     options: argparse.Namespace, context: CommandContext, program: TrainingProgram, request: JobRequest
 ) -> int:
-    """Starts nothing. The runtime is that of a running server, else the shipped one; the code is packed, so that
-    what is printed can be submitted with kubectl."""
+    """For --dry-run: starts nothing. The runtime comes from a running server, else it is the shipped one. The code is
+    packed, so that the printed manifest can be submitted with kubectl."""
     base = asyncio.run(submission.get_runtime_anyhow(context, options, find_runtime_name(options, program)))
     code = _send(options, program, context.home(options))
     composed = compile_job(request, program, options, base, code)
@@ -71,7 +71,7 @@ async def _run(
         raise RunOptionError(
             "code can be sent to the server of this machine only: add --no-code, and --image with the code"
         )
-    # While a server starts, the code is packed, and what is needed later is loaded.
+    # While a server starts, pack the code and import modules that are needed later.
     code = None if server.home is None else _send(options, program, server.home)
     if server.is_starting:
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
@@ -102,7 +102,7 @@ async def _run(
 
 
 def _load_early() -> None:
-    """What is needed once the server is there."""
+    """Imports modules that are needed once the server is ready."""
     import yaml  # noqa: F401
 
     from trainmaster.cli.view import following  # noqa: F401
@@ -111,7 +111,7 @@ def _load_early() -> None:
 def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> MountedCode | None:
     if options.no_code:
         return None
-    # Not every run sends code.
+    # Imported here because not every run uploads code.
     from trainmaster.cli.launch import codes
 
     return codes.send(program.root, home, options.code_limit, program.script)
@@ -125,7 +125,7 @@ async def _show(
     trainjob: Object,
     server: StartingServer,
 ) -> int:
-    # Loaded after the job is submitted: it starts meanwhile.
+    # Imported after submitting, while the job starts.
     from trainmaster.cli.view import following
 
     job = following.FollowedJob(options, context, client, clock, trainjob, server.home)

@@ -1,4 +1,4 @@
-"""What `run` says about the manifests that were composed for it: their shape, and what means something here only."""
+"""The shape of the manifests that `run` composes, and which of their parts work only on this machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trainmaster.jobs.compose.trainjob import PATCHES, ComposedJob, TrainJobShap
 
 MANAGER = "trainmaster.dev/run"
 SHAPE = TrainJobShape(MANAGER, frozenset({PATCHES, TTL_FIELD, DEADLINE_FIELD}))
-"""Our server has these fields; another one refuses what it does not know, by name."""
+"""The fields that our server supports; other servers refuse unknown fields by name."""
 
 
 def list_local(composed: ComposedJob) -> list[str]:
-    """The parts that mean something on this machine only, each as a sentence for whoever reads the manifest."""
+    """The parts that work only on this machine, one sentence each."""
     found = []
     if TTL_FIELD in composed.trainjob["spec"]:
         found.append("Trainmaster only: spec.ttlSecondsAfterFinished (--ttl) is not in Kubeflow Trainer's own TrainJob")

@@ -1,7 +1,7 @@
-"""Whether the Secrets and claims that a run names exist, asked before it is submitted; loaded where some are named.
+"""Checks that the Secrets and claims named by a run exist, before it is submitted.
 
-On a cluster a Pod waits for what is missing, and that is right for manifests. Who types a name into a command made a
-mistake, and would look at a job that is starting forever.
+A Pod waits for missing objects, which is right for manifests. A missing name on the command line, however, is most
+likely a typing error, and the job would never start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainmaster.jobs.compose.request import CLAIM, SECRET, JobRequest
 
 
 async def check_needs(client: Client, request: JobRequest, namespace: str) -> None:
-    """RunOptionError that says how to make what is missing."""
+    """RunOptionError that says how to create the missing object."""
     for mount in request.mounts:
         if mount.kind == CLAIM:
             await _check_claim(client, mount.source, mount.path, namespace)
@@ -39,7 +39,7 @@ async def _get_secret(client: Client, name: str, namespace: str, key: str = "KEY
         raise RunOptionError(f"there is no Secret {name!r} in namespace {namespace}; make it with `{make}`") from None
     except StatusError as error:
         if error.code == 403:
-            return None  # not everybody may read Secrets that the job may use
+            return None  # not every user who may use a Secret in a job may read it
         raise
 
 

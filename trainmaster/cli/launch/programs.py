@@ -1,8 +1,8 @@
-"""Which runtime suits a script, and what starts it there. Pure but for reading the script and what it imports.
+"""Chooses the runtime of a script and the command that starts it.
 
-A script is read, not run: the names that it and the local modules beside it import say which framework it needs. What
-nobody recognises runs with plain Python under `torch-distributed`, because the variables of that runtime (PET_NNODES,
-PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT) let any program find its peers.
+The framework is derived from what the script and its local modules import; they are parsed, not executed. A script
+without a known framework runs with plain Python under `torch-distributed`, because the variables of that runtime
+(PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR, PET_MASTER_PORT) let any program find its peers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FRAMEWORKS = {
     "jax": ("jax", "flax", "optax"),
     "xgboost": ("xgboost",),
 }
-"""Framework to the modules that say so, the stronger ones first: transformers may be imported by a script for JAX."""
+"""Framework to the modules that indicate it, most specific first: a JAX script may also import transformers."""
 _RUNTIMES = {"torch": "torch-distributed", "jax": "jax-distributed", "xgboost": "xgboost-distributed"}
 _MOST_FILES = 100
 
@@ -37,7 +37,7 @@ def find_framework(script: Path) -> str:
 
 
 def _list_imports(script: Path) -> Iterator[str]:
-    """The top-level names of all modules that the script imports, and those of local modules beside it."""
+    """The top-level names of all modules that the script and its local modules import."""
     import ast
 
     waiting, seen = [script], {script}
@@ -45,7 +45,7 @@ def _list_imports(script: Path) -> Iterator[str]:
         try:
             tree = ast.parse(waiting.pop().read_bytes())
         except (OSError, SyntaxError, ValueError):
-            continue  # the job itself will say what is wrong with it
+            continue  # the job will report the error
         for name in _walk_imports(tree):
             yield name
             for found in (script.parent / f"{name}.py", script.parent / name / "__init__.py"):
@@ -69,7 +69,7 @@ def choose_runtime(framework: str) -> str:
 
 
 def build_command(script: str, arguments: Sequence[str], framework: str, policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """What runs on every node. `policy` is the runtime's mlPolicy: it decides, whatever the script imports."""
+    """The command for every node. `policy` is the runtime's mlPolicy, which takes precedence over `framework`."""
     if "mpi" in policy:
         return ("mpirun", "python", script, *arguments)
     if "torch" in policy and framework == "torch":
@@ -78,7 +78,7 @@ def build_command(script: str, arguments: Sequence[str], framework: str, policy:
 
 
 def check_processes(processes: str, command: Sequence[str], runtime: str, policy: Mapping[str, Any]) -> None:
-    """Several processes per node need somebody who starts them."""
+    """Refuses several processes per node if the runtime or command has no launcher for them."""
     if processes in ("", "1") or "mpi" in policy or "torchtune" in command[:2]:
         return
     if "torch" in policy and Path(command[0]).name in ("torchrun", "accelerate"):
@@ -90,14 +90,14 @@ def check_processes(processes: str, command: Sequence[str], runtime: str, policy
 
 
 class TrainingProgram:
-    """What runs: a script with its arguments, or a command."""
+    """A script with its arguments, or a command."""
 
     def __init__(self, script: str, rest: list[str], root: Path, framework: str) -> None:
         self.script = script
-        """As it is called in the job; "" for a command."""
+        """The path of the script in the job; "" for a command."""
         self.rest = rest
         self.root = root
-        """The directory with the code."""
+        """The directory to upload."""
         self.framework = framework
 
     @classmethod
@@ -120,7 +120,7 @@ class TrainingProgram:
 
     @classmethod
     def _read_script(cls, rest: list[str], root: Path, *, chosen: bool) -> TrainingProgram:
-        """`chosen`: the directory was named; otherwise a script from elsewhere is sent with its own."""
+        """`chosen`: the directory was given; otherwise a script outside `root` is uploaded with its own directory."""
         script = Path(rest[0])
         found = next((path for path in (script.absolute(), root / script) if path.is_file()), None)
         if found is None:

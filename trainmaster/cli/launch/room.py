@@ -1,6 +1,6 @@
-"""Whether a machine could ever hold a job, asked before it is submitted; loaded only where amounts were given.
+"""Checks that a job fits the machine at all, before it is submitted.
 
-A job that only has to wait for others is submitted and waits: its `status.waiting` says for what.
+A job that only has to wait for others is submitted; its `status.waiting` says what it waits for.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from trainmaster.jobs.compose.request import JobRequest
 
 
 async def check_room(client: Client, request: JobRequest) -> None:
-    """Failure when the job could not run even if nothing else did."""
+    """Failure if the job could not run even on an idle machine."""
     try:
         nodes = (await client.list(NODES)).items
     except StatusError:
-        return  # not everybody may look at nodes; the scheduler says it too
+        return  # not every user may read nodes; the scheduler reports it too
     if (text := explain_room(request, nodes)) is not None:
         raise exits.Failure(text, exits.RUN_REFUSED)
 
 
 def _show(amount: str) -> str:
-    """24581700Ki as 23.4Gi; what is small, or no memory, as it is."""
+    """24581700Ki as 23.4Gi; small amounts and other resources unchanged."""
     size = quantity.parse(amount)
     if not amount.endswith("Ki") or size < 1 << 30:
         return amount
@@ -34,7 +34,7 @@ def _show(amount: str) -> str:
 
 
 def explain_room(request: JobRequest, nodes: list[Object]) -> str | None:
-    """Why the job can never run on these machines; None when it can, as far as single amounts say."""
+    """Why the job can never run on these nodes; None if each amount by itself fits."""
     for name, amount in request.resources.items():
         each = quantity.parse(str(amount))
         offered = [str(read_fields(node, "status", "allocatable").get(name, "0")) for node in nodes]

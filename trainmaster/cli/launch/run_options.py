@@ -1,10 +1,10 @@
-"""What somebody asks for on the command line of `trainmaster run`, read from its short forms. Pure.
+"""Parses the short forms of options of `trainmaster run`. Pure.
 
-    --env LR=0.1          --env WANDB_API_KEY            (the second takes the value from the caller's environment)
+    --env LR=0.1          --env WANDB_API_KEY            (the second takes the value from your environment)
     --volume ./data:/data --volume scratch:/scratch:ro   (a path of this machine, or the name of a claim)
     --secret keys         --secret keys:/run/keys        --secret keys/token=HF_TOKEN
 
-A `RunOptionError` is one sentence that says what to write instead.
+A `RunOptionError` is one sentence that says how to write the option.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from trainmaster.jobs.compose import names
 from trainmaster.jobs.compose.request import CLAIM, HOST, SECRET, RequestedMount, SecretVariable
 
-# Compiled where they are needed: most command lines need one or two of them, and start-up counts.
+# Compiled on demand, to start faster: most command lines need only one or two of them.
 _VARIABLE = r"[A-Za-z_.-][A-Za-z0-9_.-]*"
 _NAME = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 _LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -25,7 +25,7 @@ GPU = "nvidia.com/gpu"
 
 
 class RunOptionError(Exception):
-    """The command line cannot be understood; the text says which part and how to write it."""
+    """An option is malformed; the text says which one and how to write it."""
 
 
 def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -43,7 +43,7 @@ def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str
 
 
 def parse_volume(text: str, here: Path) -> RequestedMount:
-    """SOURCE:PATH, with :ro for read-only; a source with a slash, a dot or a tilde at its beginning is a path."""
+    """SOURCE:PATH, with :ro for read-only; a source that begins with a slash, a dot or a tilde is a path."""
     body, read_only = (text[:-3], True) if text.endswith(":ro") else (text.removesuffix(":rw"), False)
     source, colon, path = body.rpartition(":")
     if not colon or not source:
@@ -89,7 +89,7 @@ def _check_path(where: str, path: str) -> None:
 
 
 def parse_resources(gpu: str, cpu: str, memory: str) -> dict[str, str]:
-    """Amounts per node. --gpu takes a number, or RESOURCE=NUMBER for what is not called nvidia.com/gpu."""
+    """Amounts per node. --gpu takes a number, or RESOURCE=NUMBER for resources other than nvidia.com/gpu."""
     resources = {}
     for option, name, amount in (("--cpu", "cpu", cpu), ("--memory", "memory", memory)):
         if amount and not re.fullmatch(_QUANTITY, amount):
@@ -136,7 +136,7 @@ def check_name(name: str, nodes: int) -> str:
 
 
 def build_name(first_word: str, suffix: str) -> str:
-    """A name for a job that got none: what it runs, and something to tell it from the others."""
+    """The name of a job without --name: the name of its program and a unique suffix."""
     stem = PurePosixPath(first_word).name.partition(".")[0].lower()
     stem = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:24].rstrip("-")
     return f"{stem if stem[:1].isalpha() else 'job'}-{suffix}"

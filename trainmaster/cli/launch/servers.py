@@ -1,7 +1,7 @@
-"""The server that `trainmaster run` talks to: that of the home, started where none runs, or a cluster that was named.
+"""The server for `trainmaster run`: the one of the home, started if necessary, or a given cluster.
 
-Loads little: a server that has to be started is on its way before the client is loaded. Every way in which it cannot
-be had is one sentence with the command that helps, and exit code RUN_NO_SERVER.
+This module imports little, so that a server starts before the client is loaded. Every failure is one sentence with a
+command that helps, and the exit code RUN_NO_SERVER.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 _STARTING_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
 _DISK = 70
-"""With this a server ends itself when its disk failed or is full (docs/store.md)."""
+"""The exit code of a server whose disk failed or is full (docs/store.md)."""
 
 
 class StartingServer:
-    """One that may still be starting: `find` waits for it, so that something else can be done before."""
+    """A server that may still be starting. `find` waits for it, so that the caller can do other work before."""
 
     def __init__(self, context: CommandContext, options: argparse.Namespace) -> None:
         self._context = context
         self._options = options
         self._starting: Starting | None = None
         self.home: Home | None = None
-        """None: a cluster."""
+        """None for a cluster."""
         if is_cluster(options):
             return
         with telling(self._context.home(options)) as home:
@@ -58,10 +58,10 @@ class StartingServer:
         try:
             self._starting = start(home, self._context.environ)
         except AlreadyRunning:
-            return  # somebody else was faster
+            return  # another process has started it
 
     async def find(self, clock: Clock) -> ClusterConfig:
-        # Loaded here: the server should be on its way before its client is.
+        # Imported here so that the server starts before the client is loaded.
         from trainmaster.cli.servers.connection import get_server
         from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
 
@@ -75,7 +75,7 @@ class StartingServer:
             info = self._wait() if self._starting is not None else home.find_running()
             deadline = clock.monotonic() + _STARTING_SECONDS
             while info is not None and not info.kubeconfig and clock.monotonic() < deadline:
-                # Another process has started it a moment ago; nothing tells us when it is ready.
+                # Started by another process, which does not tell us when it is ready.
                 await clock.sleep(_LOOK_SECONDS)
                 info = home.find_running()
             if info is None or not info.kubeconfig:
@@ -104,7 +104,7 @@ class StartingServer:
 
 @contextmanager
 def telling(home: Home) -> Iterator[Home]:
-    """What is wrong with the home, its disk or its settings, as one sentence."""
+    """Turns errors of the home, its disk or its settings into a Failure."""
     try:
         yield home
     except exits.Failure as error:
@@ -118,7 +118,7 @@ def telling(home: Home) -> Iterator[Home]:
 
 
 def explain_ended(home: Home | None) -> str:
-    """Of a server that was there a moment ago and does not answer: that it has ended; "" when it has not."""
+    """Explains why a server that no longer answers has ended; "" if it is still running."""
     if home is None or home.find_running() is not None:
         return ""
     doctor = shlex.join(["trainmaster", "doctor", "--home", str(home.root)])
@@ -130,7 +130,7 @@ def _explain_start(error: exits.Failure, home: Home) -> str:
         return f"the disk below {home.root} is full or broken: free some space, or choose another home with --home"
     text = f"no server could be started: {error}"
     if str(error).startswith("the server of "):
-        text = str(error)  # one runs, of another version
+        text = str(error)  # it runs another version
     if " port " in text:
         text += f" of `trainmaster up --detach --home {home.root}`, or change server.port in {home.config}"
     return text

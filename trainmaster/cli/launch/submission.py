@@ -1,7 +1,7 @@
-"""Submits what was composed: the derived runtime first, then the TrainJob; refusals as one sentence.
+"""Submits a composed job: the derived runtime first, then the TrainJob.
 
-A derived runtime may exist already, made for another job with the same request. It is written by server-side apply with
-the time of this use: that creates it, or touches it, so that nobody takes it away before the TrainJob refers to it.
+A derived runtime may already exist, created for another job with the same request. Server-side apply creates it or
+updates its time of last use, so that it is not deleted before the TrainJob refers to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MANAGER = MANAGER.replace("/", "-")
 
 
 async def get_runtime(client: Client, name: str, namespace: str) -> Object:
-    """The ClusterTrainingRuntime with this name, or else the namespace's TrainingRuntime, with its kind."""
+    """The ClusterTrainingRuntime with this name, else the namespace's TrainingRuntime, with its kind."""
     for gvr, space, kind in (
         (CLUSTER_TRAINING_RUNTIMES, "", "ClusterTrainingRuntime"),
         (TRAINING_RUNTIMES, namespace, "TrainingRuntime"),
@@ -41,7 +41,7 @@ async def get_runtime(client: Client, name: str, namespace: str) -> Object:
 
 
 async def submit(client: Client, composed: ComposedJob, clock: Clock) -> Object:
-    """The TrainJob as the server has it."""
+    """Returns the TrainJob as stored by the server."""
     namespace = composed.trainjob["metadata"]["namespace"]
     try:
         if composed.runtime is not None:
@@ -74,7 +74,7 @@ def explain_refusal(error: StatusError, name: str) -> str:
 
 
 async def get_runtime_anyhow(context: CommandContext, options: argparse.Namespace, name: str) -> Object:
-    """For --dry-run: from the server where one runs, else the runtime as it is shipped."""
+    """For --dry-run: the runtime from the server if one is running, else the shipped one."""
     if not is_cluster(options) and context.home(options).find_running() is None:
         options.namespace = options.namespace or "default"
         return _read_shipped(name)
@@ -89,7 +89,7 @@ async def get_runtime_anyhow(context: CommandContext, options: argparse.Namespac
 
 
 def _read_shipped(name: str) -> Object:
-    # Only a dry run without a server reads these files.
+    # Imported here because only a dry run without a server needs it.
     from importlib import resources
 
     import yaml

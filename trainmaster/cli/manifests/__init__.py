@@ -1,1 +1,1 @@
-"""Manifests from files: read, checked for their shape, put in order, tried on a server in memory."""
+"""Manifests from files: parsed, validated, sorted, and tried on a server in memory."""

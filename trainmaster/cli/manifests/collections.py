@@ -1,6 +1,6 @@
-"""From a manifest's apiVersion and kind to the collection it belongs to. Used by `submit`.
+"""Maps a manifest's apiVersion and kind to its collection. Used by `submit`.
 
-The kinds that jobs are made of are known here; others are asked of the server, whatever it serves.
+The kinds that jobs consist of are known here; others are looked up with the server's discovery.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CLUSTER_WIDE = {
 
 
 async def get_resource(client: Client, document: Manifest) -> tuple[GVR, bool]:
-    """(collection, whether it is namespaced); Failure when the server does not have the kind."""
+    """(collection, whether it is namespaced); Failure if the server does not serve the kind."""
     version, kind = document.obj["apiVersion"], document.obj["kind"]
     for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_WIDE, False)):
         gvr = table.get(kind)

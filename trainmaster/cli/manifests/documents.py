@@ -1,11 +1,10 @@
 """Reads manifests: YAML or JSON, several documents in a file, with the line of every field.
 
-A document that is no YAML, or not an object of the API, becomes a `Document` with problems instead of an error, so that
-one wrong document does not hide what is wrong with the others. Times stay text, as for kubectl; a key that stands twice
-is a problem; `kind: List` is taken apart. Used by `check`, and through `manifests` by `submit`.
+A document that is not valid YAML, or not an API object, becomes a `ManifestDocument` with problems instead of an error,
+so that the problems of the other documents are reported too. Times stay text, as in kubectl; a duplicate key is a
+problem; `kind: List` is split. Used by `check`, and through `ordering` by `submit`.
 
-Invariant: what is returned is a tree. References in YAML that go round in circles, or multiply beyond all measure, are
-refused before anybody walks through them.
+Invariant: the results are trees. YAML aliases that form cycles, or expand to very large documents, are refused first.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MAP = "tag:yaml.org,2002:map"
 
 
 class _Loader(yaml.SafeLoader):
-    """Without dates: a time in a manifest is text."""
+    """A loader that keeps dates and times as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -49,14 +48,14 @@ class ManifestDocument:
     source: str
     """The file, or `-`."""
     line: int
-    """Where it begins."""
+    """The line where it begins."""
     obj: Object | None = None
     lines: dict[str, int] = field(default_factory=dict)
     """Path of a field (`spec.containers[0].image`) to its line."""
     problems: list[DocumentProblem] = field(default_factory=list)
 
     def get_line(self, path: str) -> int:
-        """Of the field, else of the nearest one above it."""
+        """The line of the field, else of its nearest parent."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -76,7 +75,7 @@ def add_files(parser: argparse.ArgumentParser) -> None:
 
 
 def read_documents(context: CommandContext, names: Sequence[str]) -> list[ManifestDocument]:
-    """Failure (2) for what cannot be read at all."""
+    """Failure with exit code 2 for files that cannot be read."""
     return [document for name in names for source, text in _read(context, name) for document in parse(source, text)]
 
 
@@ -105,7 +104,7 @@ def _read(context: CommandContext, name: str) -> Iterator[tuple[str, str]]:
 
 
 def parse(source: str, text: str) -> Iterator[ManifestDocument]:
-    """All documents of a text. What follows a syntax error is not read: nobody knows where it ends."""
+    """All documents of a text, up to the first syntax error."""
     loader: _Loader | None = None
     try:
         loader = _Loader(text)
@@ -139,7 +138,7 @@ def _build(source: str, loader: _Loader, node: yaml.Node) -> Iterator[ManifestDo
         return
     document.obj = loader.construct_document(node)
     if document.obj is None:
-        return  # nothing between two separators
+        return  # an empty document
     if not isinstance(document.obj, dict):
         document.obj = None
         document.problems.append(
@@ -172,7 +171,7 @@ class _Endless(Exception):
 
 
 class _Walker:
-    """Notes the line of every field, and keys that stand twice."""
+    """Records the line of every field, and duplicate keys."""
 
     def __init__(self, document: ManifestDocument) -> None:
         self._document = document

@@ -1,6 +1,6 @@
-"""Manifests to be sent: what `documents` reads, checked for its shape, in the order in which it can be made.
+"""Manifests in the order in which they can be created. Used by `submit`.
 
-Everything is read and checked before anything is sent. Used by `submit`.
+All are read and checked before the first is sent.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ManifestError(Exception):
 class Manifest:
     obj: Object
     place: str
-    """For people: `train.yaml`, `train.yaml line 12`."""
+    """For messages: `train.yaml`, `train.yaml line 12`."""
     namespace: str = ""
 
 
 def read_manifests(context: CommandContext, names: Sequence[str]) -> list[Manifest]:
-    """In the order in which they can be made. ManifestError names the place."""
+    """The manifests in the order in which they can be created. A ManifestError names the place of the problem."""
     found = [_check(document) for document in documents.read_documents(context, names)]
     if not found:
         raise ManifestError(f"{', '.join(names)}: there are no objects in there")

@@ -1,9 +1,8 @@
-"""Tries objects on a server that is made for it: in memory, empty but for the runtimes that they need.
+"""Creates objects on a temporary server in memory to see whether they are accepted. Used by `trainmaster check`.
 
-The registry is the real one, with all its admission, so what is refused here a server would refuse, in the same words.
-A TrainJob is followed one step further, to the JobSet that the controller would make of it. Objects are created in
-order: a TrainJob may use a runtime that stands before it. A namespace that nobody creates is taken to exist; so are the
-shipped runtimes, no others. Used by `trainmaster check`; nothing is written anywhere.
+It is the real registry with all admission plug-ins, so it refuses the same objects, with the same messages. The JobSet
+that the controller would create for a TrainJob is checked too. Objects are created in order, so a TrainJob may use a
+runtime that comes before it. Namespaces and the shipped runtimes are assumed to exist. Nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ _PLAIN = WriteOptions()
 
 @dataclass(slots=True)
 class RehearsalOutcome:
-    """What a server would say to one object."""
+    """The response of a server to one object."""
 
     errors: list[tuple[str, str]] = field(default_factory=list)
-    """(path of the field, "" where it is about no field; sentence)."""
+    """(path of the field or "", message)"""
     warnings: list[str] = field(default_factory=list)
     exists: bool = False
-    """An object of that name stood before it: a second look at the same object, not an error of its own."""
+    """An earlier document has created the object; that is not an error."""
 
 
 class Rehearsal:
@@ -64,7 +63,7 @@ class Rehearsal:
         return self.catalogue.find_type(str(obj.get("apiVersion")), str(obj.get("kind")))
 
     def create(self, kind: Kind, given: Object, namespace: str) -> RehearsalOutcome:
-        """The object itself is not changed."""
+        """`given` is not changed."""
         outcome = RehearsalOutcome()
         where = self._choose_namespace(kind, given, namespace)
         if where:
@@ -98,10 +97,10 @@ class Rehearsal:
         try:
             self._registry.create(Call(SYSTEM), kind, "", obj, _PLAIN)
         except StatusError:
-            return  # it exists, or its name is none: then the object itself is refused, with better words
+            return  # it exists, or its name is invalid; in that case the object is refused with a better message
 
     def _ensure_runtime(self, trainjob: Object) -> None:
-        """The shipped runtime that it names, if it names one: reading all of them takes a while."""
+        """Creates the shipped runtime that the job refers to, if any. Reading all runtimes would take longer."""
         spec = trainjob.get("spec")
         reference = spec.get("runtimeRef") if isinstance(spec, dict) else None
         if (
@@ -116,7 +115,7 @@ class Rehearsal:
                 self._registry.create(Call(SYSTEM), kind, "", parse_manifest(text), _PLAIN)
 
     def _follow(self, trainjob: Object) -> list[tuple[str, str]]:
-        """What the controller would find wrong with it."""
+        """The problems that the controller would find."""
         runtime = find_runtime(trainjob, self._view)
         if runtime is None or trainjob["spec"].get("managedBy", MANAGER) != MANAGER:
             return []
@@ -149,7 +148,7 @@ async def open_rehearsal(clock: Clock) -> AsyncIterator[Rehearsal]:
 
 
 def _list_causes(error: StatusError) -> list[tuple[str, str]]:
-    """One for each field that is named; the whole sentence where none is."""
+    """One cause per field; the whole message if it names no field."""
     found = [(one["field"], one.get("message", "")) for one in error.causes if one.get("field")]
     return found or [("", error.message)]
 

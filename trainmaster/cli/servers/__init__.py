@@ -1,1 +1,1 @@
-"""Which server a command speaks to, and how one is started in the background."""
+"""Connecting to the server of a command, and starting one in the background."""

@@ -1,6 +1,6 @@
-"""What is said where no server runs in a home: the same by `status` and by every command that needs one.
+"""The message if no server is running in a home, shared by `status` and every command that needs one.
 
-A server that was stopped takes its description with it; one that was killed, or whose machine lost power, leaves it.
+A server that stops normally removes its server.json; one that is killed, or whose machine loses power, leaves it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from trainmaster.app.home.folder import Home
 
 
 def explain_absent(home: Home, chosen: str = "") -> str:
-    """That no server runs, whether the last one died, and how to start one. `chosen`: the home that was named."""
+    """Says that no server is running, whether the last one crashed, and how to start one. `chosen`: the given home."""
     start = shlex.join(["trainmaster", "up", "--detach", *(("--home", chosen) if chosen else ())])
     if (died := home.find_died()) is None:
         return f"no server runs in {home.root}: start it with `{start}`"

@@ -1,7 +1,7 @@
-"""Commands that need a server: that of a home with the owner's kubeconfig, or any cluster; errors as one sentence.
+"""Connects commands to a server, that of a home or any cluster, and turns its errors into one sentence.
 
-`add_server` gives a command the flags that all share; after `get_server` or `call`, `options.namespace` is the
-namespace to work in: "" for all (-A), else the one that was named, else the kubeconfig's.
+`add_server` adds the shared flags to a command. After `get_server` or `call`, `options.namespace` is the namespace to
+use: "" for all (-A), else the given one, else the kubeconfig's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def call(context: CommandContext, options: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Does the work on the server. Failure with its message when the server refuses."""
+    """Runs `work` with a client. Failure with the server's message if it refuses."""
     config = get_server(context, options)
 
     async def main() -> T:
@@ -49,7 +49,7 @@ def call(context: CommandContext, options: argparse.Namespace, work: Callable[[C
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
     except BrokenPipeError:
-        # Not the server: `trainmaster list | head` has seen enough.
+        # Not the server's: the reader has closed the pipe, as in `trainmaster list | head`.
         raise
     except OSError as error:
         raise exits.Failure(f"{config.server} does not answer: {error}", exits.NOT_READY) from None
@@ -81,7 +81,7 @@ def _get_config(context: CommandContext, options: argparse.Namespace) -> Cluster
 
 
 def explain(error: StatusError, config: ClusterConfig, options: argparse.Namespace) -> exits.Failure:
-    """The refusal as one sentence, with the next command where there is one."""
+    """The error as one sentence, with a suggested command if there is one."""
     text = error.message
     kubectl = f"kubectl --kubeconfig {options.kubeconfig}" if getattr(options, "kubeconfig", "") else "kubectl"
     if isinstance(error, Unreachable):

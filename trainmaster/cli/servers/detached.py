@@ -1,7 +1,7 @@
 """A server in the background: started by `up --detach` and by `run`, stopped by `down` and `purge`.
 
-`start` only begins it, so that the caller can work meanwhile; `wait` returns when it is ready, or says why it is not.
-The child tells through a pipe: one message, or nothing when it ended before it could.
+`start` returns immediately, so that the caller can do other work; `wait` returns when the server is ready, or says why
+it is not. The child reports through a pipe: one message, or none if it ended too early.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG_BYTES = 16 * 1024 * 1024
 
 
 class Starting:
-    """A server that is on its way."""
+    """A server that is starting."""
 
     def __init__(self, home: Home, child: subprocess.Popen[bytes], reader: int) -> None:
         self._home = home
@@ -30,11 +30,11 @@ class Starting:
         self._reader = reader
 
     def wait(self) -> ServerInfo:
-        """The server, once it is ready. Failure with its own words otherwise."""
+        """Waits until the server is ready. Failure with its own message if it does not start."""
         with open(self._reader) as pipe:
-            report = pipe.read()  # ends when the child has reported, or is gone
+            report = pipe.read()  # returns when the child has reported or ended
         if report == READY:
-            self._child.returncode = 0  # it lives on by design; without this Popen warns that nobody waits for it
+            self._child.returncode = 0  # it is meant to outlive us; prevents a ResourceWarning of Popen
             info = self._home.find_running()
             if info is None:
                 raise exits.Failure(f"the server became ready and was stopped at once: see {self._home.server_log}")
@@ -44,14 +44,14 @@ class Starting:
 
 
 def start(home: Home, environ: Mapping[str, str], flags: Sequence[str] = ()) -> Starting:
-    """Begins to start the server of the home; AlreadyRunning when there is one."""
+    """Starts the server of the home without waiting for it. Raises AlreadyRunning if there is one."""
     running = home.find_running()
     if running is not None:
         raise AlreadyRunning(running)
     home.prepare()
     _rotate_log(home)
     reader, writer = os.pipe()
-    # -P: the directory we stand in is not a place to import from.
+    # -P: do not import from the current directory.
     command = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root), *flags]
     with open(os.open(home.server_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab") as log:
         child = subprocess.Popen(
@@ -69,7 +69,7 @@ def start(home: Home, environ: Mapping[str, str], flags: Sequence[str] = ()) -> 
 
 
 def _rotate_log(home: Home) -> None:
-    """Keeps one older log, so that restarts do not make it grow for ever."""
+    """Keeps one older log, so that it does not grow without bound over restarts."""
     if home.server_log.exists() and home.server_log.stat().st_size > _LOG_BYTES:
         home.server_log.replace(home.server_log.with_suffix(".log.1"))
 
@@ -80,7 +80,7 @@ def _explain_end(home: Home, code: int) -> str:
 
 
 def stop_server(home: Home, info: ServerInfo, timeout: float) -> None:
-    """Asks the process to stop and waits for its end. A recycled pid is never signalled."""
+    """Asks the process to stop and waits until it has ended. A reused pid is never signalled."""
     if not info.pid:
         raise exits.Failure(f"a process holds {home.root} and does not say which: try again in a moment")
     try:
@@ -88,7 +88,7 @@ def stop_server(home: Home, info: ServerInfo, timeout: float) -> None:
     except (ProcessLookupError, OverflowError):
         return
     try:
-        # The descriptor now names one process for good. If the home is still held under that pid, it is the server.
+        # The descriptor refers to one process from now on. If the home is still locked by that pid, it is the server.
         current = home.find_running()
         if current is None or current.pid != info.pid:
             return

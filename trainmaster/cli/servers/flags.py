@@ -1,5 +1,5 @@
-"""The flags that say which server a command is for. Apart from `cli.servers.connection`, which loads a client:
-`run` wants to know the home before it has loaded one."""
+"""The flags that select a server. Separate from `cli.servers.connection`, which loads a client, because `run` needs
+the home earlier."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from trainmaster.cli.context import add_home
 
 
 def read_job(text: str) -> str:
-    """The name of a job as it is typed, or as `-o name` and kubectl print it: trainjob.GROUP/NAME."""
+    """Accepts NAME, or trainjob.GROUP/NAME as `-o name` and kubectl print it."""
     kind, slash, name = text.partition("/")
     if not slash:
         return text
-    # Loaded for the rare case: `run` has other things to load first.
+    # Imported here because this form is rare and `run` has to start fast.
     from trainmaster.jobs.kinds import find_kind
 
     return name if find_kind(kind.partition(".")[0]) else text
 
 
 def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:
-    """--home, --kubeconfig, --context, -n, and -A where all namespaces make sense."""
+    """Adds --home, --kubeconfig, --context, -n, and -A if `all_namespaces` is set."""
     add_home(parser)
     add_cluster(parser)
     group = parser.add_mutually_exclusive_group()
@@ -37,5 +37,5 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def is_cluster(options: argparse.Namespace) -> bool:
-    """Whether a cluster was named, and not the server of a home."""
+    """Whether the options select a cluster instead of the server of a home."""
     return bool(getattr(options, "kubeconfig", "") or getattr(options, "context", ""))

@@ -1,1 +1,1 @@
-"""A TrainJob while it runs, for somebody who looks: a pure model, two ways to show it, and what follows the server."""
+"""The live view of a job: a pure model, two views of it, and the session that follows the server."""

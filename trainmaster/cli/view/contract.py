@@ -1,4 +1,4 @@
-"""What shows a job, and what it is given to show. `Plain` and `Live` implement `View`; `session` drives it."""
+"""The protocol of views. `Plain` and `Live` implement `View`; `session` calls it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Shown:
     rank: int
     text: str
     prefix: str = ""
-    """Who says it; "" where only one can."""
+    """The rank that printed it; "" if there is only one."""
 
 
 class FollowingView(Protocol):
     @property
     def can_ask(self) -> bool:
-        """Whether somebody is there to answer a question."""
+        """Whether there is a user who can answer a question."""
         ...
 
     def open(self) -> None:
-        """The job exists; from now on it is shown."""
+        """Called when the job exists, before anything is shown."""
         ...
 
     def print_line(self, line: Shown) -> None: ...
@@ -35,9 +35,9 @@ class FollowingView(Protocol):
     def print_news(self, news: JobNews) -> None: ...
 
     def refresh(self) -> None:
-        """Something changed, or a second has passed."""
+        """Called when something has changed, and every second."""
         ...
 
     def close(self) -> None:
-        """Everything as it was found. May be called twice."""
+        """Restores the terminal. May be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""Draws a `Screen` as a few lines of styled text, as wide as the terminal and at most as high as it is allowed. Pure.
+"""Draws a `Screen` as a few lines of styled text that fit the terminal. Pure.
 
     train-x7k2p   Running · 2 nodes · torch-distributed                                             1m 23s
     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╸──────────────────────────────────  42 %   1m 52s left
@@ -7,7 +7,7 @@
     0      running   1m 20s   step 420 loss 0.5321
     1      running   1m 20s   step 420 loss 0.5399
 
-Lines are made of `Span`s (text and a style of `cli.terminal`); whoever shows them turns styles into colours, or not.
+Lines consist of `Span`s (text and a style of `cli.terminal`); the caller turns styles into colours.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _WIDE = 120
 def draw(
     screen: Screen, now: datetime, width: int, height: int, last: dict[int, str] | None = None, footer: str = ""
 ) -> list[Line]:
-    """The panel. `last` is the newest line of each rank; `footer` says what keys do, or asks something."""
-    width = max(8, width - 1)  # a full row would make some terminals wrap
+    """The panel. `last` is the newest line of each rank; `footer` explains the keys or asks a question."""
+    width = max(8, width - 1)  # some terminals wrap after a full row
     ending = [[Span(footer, BOLD if "?" in footer else DIM)]] if footer and height > 1 else []
     lines = [_draw_title(screen, now, width), *_draw_reason(screen, now, width)]
     lines += [*_draw_progress(screen, width), *_draw_metrics(screen, width)]
@@ -141,7 +141,7 @@ def _draw_progress(screen: Screen, width: int) -> list[Line]:
 
 
 def _draw_metrics(screen: Screen, width: int) -> list[Line]:
-    """Small curves, as many as fit into two lines."""
+    """As many small curves as fit on two lines."""
     lines: list[Line] = []
     used = width + 1
     for name, values in screen.metrics.items():
@@ -159,7 +159,7 @@ def _draw_metrics(screen: Screen, width: int) -> list[Line]:
 
 
 def draw_curve(values: Sequence[float], width: int) -> str:
-    """The newest values as a curve of blocks, between their least and their greatest."""
+    """The newest values as a curve of block characters, scaled between their minimum and maximum."""
     shown = _thin(values, width)
     low, high = min(shown), max(shown)
     if high <= low:
@@ -169,7 +169,7 @@ def draw_curve(values: Sequence[float], width: int) -> str:
 
 
 def _thin(values: Sequence[float], width: int) -> list[float]:
-    """At most `width` of them, over the whole time: the mean of each stretch, and the last one as it is."""
+    """Reduces the values to at most `width`: the mean of each interval, and the last value unchanged."""
     if len(values) <= width:
         return list(values)
     edges = [round(number * len(values) / width) for number in range(width + 1)]
@@ -183,10 +183,10 @@ def _draw_ranks(screen: Screen, now: datetime, width: int, room: int, last: dict
         return []
     shown = list(ranks)
     if len(ranks) > room - 1:
-        # Those that need a look come first; the rest is counted.
+        # Ranks that need attention come first; the rest are only counted.
         shown = sorted(ranks, key=lambda rank: (_URGENT.index(rank.state), rank.key))[: max(1, room - 2)]
         shown.sort(key=lambda rank: rank.key)
-    # With several processes per node a rank is one of them, and what we see is the node.
+    # With several processes per node, ranks are processes, but a Pod is a node.
     word = "RANK" if screen.processes in ("", "1") else "NODE"
     rows = [(word, "STATE", "TIME", "POD" if width >= _WIDE else "", "LAST LINE")]
     rows += [_tell(rank, now, last, wide=width >= _WIDE) for rank in shown]
@@ -230,5 +230,5 @@ def show_span(seconds: float) -> str:
 
 
 def to_text(lines: Iterable[Line]) -> list[str]:
-    """Without styles."""
+    """The lines as plain text."""
     return ["".join(span.text for span in line).rstrip() for line in lines]

@@ -1,7 +1,7 @@
-"""How a run ends: the exit code, and the last lines with what to do next. Pure.
+"""The end of a run: the exit code, and the last lines with suggested commands. Pure.
 
-The code of a job is that of its first failing rank, 128 + signal where one ended it. What is not about the job, such as
-a server that is gone, has codes from 240 on (`cli.exits`), so that nobody takes one for the other.
+The exit code of a job is that of the first rank that failed, 128 + signal if a signal ended it. Other outcomes, such as
+a lost server, have codes from 240 on (`cli.exits`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class FollowingEnd(Enum):
     """The job ended, or was deleted."""
     DETACHED = "detached"
     STOPPED = "stopped"
-    """By us, because somebody asked for it."""
+    """The user stopped the job."""
     LOST = "lost"
-    """The server is gone; nobody knows how the job is."""
+    """The server is gone; the state of the job is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What has to be added to a command so that it is about this job."""
+    """The arguments that make a command refer to this job."""
 
     name: str
     flags: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ def choose_code(end: FollowingEnd, screen: Screen) -> int:
 
 
 def build_ending(end: FollowingEnd, seen: Model, address: Address, now: datetime, why: str = "") -> list[str]:
-    """The last lines, without the outputs: whoever knows where they are adds them."""
+    """The last lines, without the outputs, which the caller adds."""
     screen = seen.screen
     if end is FollowingEnd.DETACHED:
         return [f"detached; {screen.name} goes on", *_list_commands(address, "watch", "logs", "suspend", "delete")]
@@ -83,7 +83,7 @@ def build_ending(end: FollowingEnd, seen: Model, address: Address, now: datetime
 
 
 def build_detached(address: Address) -> list[str]:
-    """For a job that nobody looked at."""
+    """The last lines for a job that was not watched."""
     return _list_commands(address, "watch", "logs", "suspend", "delete")
 
 
@@ -116,7 +116,7 @@ _ADVICE = {
     "OOMKilled": "it used more memory than it may: ask for more with --memory, or let the program use less",
     "StartError": "what it should run is not in the job's environment: `--package` installs what is missing",
 }
-"""What helps, by the reason with which a container ended."""
+"""Advice by the reason of a terminated container."""
 
 
 _WORDS = {

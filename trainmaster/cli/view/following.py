@@ -1,7 +1,4 @@
-"""A submitted TrainJob, to be shown: joins the view with where its lines and its outputs come from.
-
-Used by `run` after it has submitted, and by `watch` for a job that exists.
-"""
+"""Shows a job: connects the view with the sources of its logs and outputs. Used by `run` and `watch`."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class FollowedJob:
     clock: Clock
     trainjob: Object
     home: Home | None
-    """None: it runs on a cluster."""
+    """None for a cluster."""
 
     @property
     def name(self) -> str:
@@ -47,8 +44,8 @@ class FollowedJob:
 
 
 class FreshLogs:
-    """What Pods of a job have left that was submitted a moment ago: the archive, which takes a while to load, knows
-    nothing of it yet that its log files do not tell."""
+    """Logs of deleted Pods of a job that was just submitted, read from log files. The archive, which takes a while to
+    load, has no more about it yet."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -77,7 +74,7 @@ def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:
 
 
 def say_detached(job: FollowedJob, form: str) -> int:
-    """For `run --detach`: the name for programs, the commands for people."""
+    """For `run --detach`: prints the job's name, and commands to continue with."""
     address = build_address(job.options, job.name)
     if form == "json":
         job.context.say(json.dumps({"type": "submitted", "name": job.name, "namespace": job.namespace}))
@@ -89,7 +86,7 @@ def say_detached(job: FollowedJob, form: str) -> int:
 
 
 def _tell_submitted(job: FollowedJob, form: str, model: Model) -> None:
-    """A panel has the name in it; in the log of a CI it stands first."""
+    """Prints the job's name first, unless the panel shows it."""
     screen = model.screen
     if form == "json":
         job.context.say(json.dumps({"type": "submitted", "name": job.name, "namespace": job.namespace}))
@@ -99,14 +96,14 @@ def _tell_submitted(job: FollowedJob, form: str, model: Model) -> None:
 
 
 def _describe_outputs(job: FollowedJob) -> list[str]:
-    """Where the outputs are, for the last line."""
+    """The last line, about the job's outputs."""
     if job.home is None:
         return []
     uid = job.trainjob["metadata"]["uid"]
     from trainmaster.history.results import list_outputs
 
     if not list_outputs(job.home.history, uid):
-        return []  # most short jobs, and they should not wait for the archive to be loaded
+        return []  # as in most short jobs, which should not wait until the archive is loaded
     from trainmaster.cli import outputs
 
     text = outputs.describe_outputs(job.home, uid, job.name, job.namespace)
@@ -114,8 +111,8 @@ def _describe_outputs(job: FollowedJob) -> list[str]:
 
 
 async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
-    """Until it is over; the exit code. `fresh`: it was submitted a moment ago, so there is nothing older to read."""
-    # What breaks is told on the screen; log lines would draw over it.
+    """Shows the job until it is over; returns the exit code. `fresh`: it was just submitted and has no older logs."""
+    # Errors are shown on the screen; log lines would overwrite it.
     logging.getLogger("trainmaster").addHandler(logging.NullHandler())
     model = Model(job.name, job.namespace)
     model.see_trainjob(job.trainjob)

@@ -1,7 +1,7 @@
-"""Signals and keys of a run, turned into what the person wants.
+"""Handles signals and keys while a session runs.
 
-Ctrl-C asks once: detach, stop, or go on looking. A second Ctrl-C, SIGTERM and a terminal that is closed detach, because
-nothing is lost by it. Where nobody can be asked, the first Ctrl-C detaches too. Installed while a session runs.
+The first Ctrl-C asks whether to detach, stop the job, or continue. A second Ctrl-C, SIGTERM and a closed terminal
+detach, because that loses nothing. If the user cannot be asked, the first Ctrl-C detaches too.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class Keyboard:
         except OSError:
             typed = b""
         if not typed:
-            # The terminal is gone; its SIGHUP says the rest.
+            # The terminal is gone; the SIGHUP handler does the rest.
             asyncio.get_running_loop().remove_reader(self._keyboard.fileno())
         for key in typed.decode(errors="replace"):
             self.press(key)
 
     def _suspend(self) -> None:
-        """Ctrl-Z: the shell gets its terminal as it was."""
+        """Ctrl-Z: restores the terminal for the shell."""
         if self._live is not None:
             self._go_on = self._live.pause()
         os.kill(os.getpid(), signal.SIGSTOP)

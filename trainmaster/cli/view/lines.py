@@ -1,7 +1,7 @@
-"""Lines that programs print, made fit for a terminal that shows something else below them. Pure.
+"""Cleans lines of programs for a terminal that also shows a panel. Pure.
 
-A program believes that it has the terminal: it moves the cursor, draws a progress bar over itself, sets colours and
-never resets them. Of all that only colours are left, and they end with the line.
+A program may move the cursor, redraw a progress bar, or set colours without resetting them. Only colours are kept, and
+they are reset at the end of the line.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TAB = 8
 
 
 def strip_controls(text: str) -> str:
-    """Nothing but the text."""
+    """The text without control sequences."""
     return _CONTROLS.sub("", _ESCAPES.sub("", _take_last(text))).expandtabs(_TAB)
 
 
 def tidy(text: str, *, colours: bool) -> str:
-    """What may be shown above the panel."""
+    """The line as it can be shown above the panel."""
     if not colours:
         return strip_controls(text)
     kept = _ESCAPES.sub(lambda match: match[0] if _COLOUR.fullmatch(match[0]) else "", _take_last(text))
@@ -32,7 +32,7 @@ def tidy(text: str, *, colours: bool) -> str:
 
 
 def _take_last(text: str) -> str:
-    """A bar that a program draws over itself with carriage returns: as it looked last."""
+    """The last state of a line that was redrawn with carriage returns, such as a progress bar."""
     if "\r" not in text:
         return text
     pieces = [piece for piece in text.split("\r") if piece]

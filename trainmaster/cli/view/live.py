@@ -1,7 +1,7 @@
-"""A job on a terminal: its lines scroll by, and a panel below them says how it is.
+"""The live view on a terminal: log lines scroll above a panel with the job's state.
 
-The terminal is taken a moment after the start, so that a job that is over by then shows as a few plain lines. Drawing
-is held back to some times a second; lines are never dropped for it.
+The panel appears after a moment, so that a job that is over by then shows as a few plain lines. The panel is drawn a
+few times per second; no lines are dropped.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _HELP = "Ctrl-C: detach or stop"
 QUESTION = "Detach (d), stop the job (s), or go on looking (c)?  Ctrl-C again detaches."
 STOPPING = "Stopping: ranks have time to save.  Ctrl-C does not wait for them."
 _SECONDS = 0.12
-"""Between two drawings."""
+"""Minimum time between two draws."""
 _AT_FIRST = 0.25
-"""A job that takes no longer is not worth a panel."""
+"""A job that takes no longer gets no panel."""
 _COLOURS = (36, 35, 34, 33, 32, 96, 95, 94)
 _SHARE = 0.5
-"""Of the terminal's height, at most, for the panel."""
+"""Maximum fraction of the terminal's height for the panel."""
 _LEAST = 6
 
 
@@ -64,7 +64,7 @@ class Live:
             self._waiting.append(self._paint(clean(news.text), DIM))
 
     def ask(self, footer: str = "") -> None:
-        """Another last line of the panel; "" is the usual one."""
+        """Replaces the last line of the panel; "" restores it."""
         self.footer = footer or _HELP
         self._drawn = 0.0
         self.refresh()
@@ -88,7 +88,7 @@ class Live:
         self._panel.show(self._take(), panel)
 
     def pause(self) -> Callable[[], None]:
-        """Gives the terminal back for a while (Ctrl-Z); what is returned takes it again."""
+        """Restores the terminal for Ctrl-Z; the returned function resumes the view."""
         if not self._is_open:
             return lambda: None
         self._panel.erase()
@@ -102,7 +102,7 @@ class Live:
         return go_on
 
     def close(self) -> None:
-        """The last lines, and no panel: the ending stands in its place."""
+        """Prints the last lines and removes the panel; the caller prints the ending in its place."""
         lines = self._take()
         if self._is_open:
             self._is_open = False
@@ -117,7 +117,7 @@ class Live:
         return draw(self._model.screen, self._clock.now(), columns, height, self._last, self.footer)
 
     def _draw_metrics(self) -> list[Line]:
-        """What stays on the screen: the state of all ranks at the end."""
+        """The part of the panel that stays on the screen: the final state of all ranks."""
         columns, rows = self._panel.size
         return draw(self._model.screen, self._clock.now(), columns, max(_LEAST, rows // 2), self._last)
 

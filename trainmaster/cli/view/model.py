@@ -1,7 +1,7 @@
-"""What is known of a job that somebody looks at: objects and lines in, a `Screen` out. Pure.
+"""The model of the live view: it receives objects and log lines and computes a `Screen`. Pure.
 
-`session` feeds it from the server, `draw` and `plain` show it. It knows no terminal and no clock: the time comes with
-what it is told. Every change is also a `News` for those who print lines: each is told once.
+`session` feeds it from the server; `draw` and `plain` show it. It uses no terminal and no clock: the time is passed in.
+Every change is also a `JobNews`, reported once, for views that print lines.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Run
 RESTARTING, SUSPENDED, COMPLETE, FAILED, DELETED = "Restarting", "Suspended", "Complete", "Failed", "Deleted"
 ENDS = (COMPLETE, FAILED, DELETED)
 STEP, TOTAL = "current_step", "total_steps"
-"""Under these names programs say where they are, beside their metrics (`trainmaster.progress`, Hugging Face)."""
+"""The metrics in which programs report their position (`trainmaster.progress`, Hugging Face)."""
 _DERIVED = re.compile(r"-[0-9a-f]{10}$")
-"""What a derived runtime has behind the name of the one that it is a copy of."""
+"""The suffix that a derived runtime's name adds to that of its original."""
 _CURVE = 400
-"""Reports of a metric that are kept for its curve."""
+"""Number of values of a metric to keep for its curve."""
 _SEARCHED, _TRACE = 120, 30
-"""So many of the last lines may hold a traceback, torchrun's own and its table behind it; so much of one is shown."""
+"""Number of last lines to search for a traceback (torchrun prints its own after it), and how many lines to show."""
 _LINES = 400
-"""Lines of each rank that are kept: the traceback of one that failed is among them."""
+"""Number of lines to keep for each rank, enough for the traceback of one that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobNews:
-    """One thing that happened, for those who print lines."""
+    """One change, for views that print lines."""
 
     kind: str
     """state, rank, progress or restart."""
@@ -53,7 +53,7 @@ class JobNews:
 
 @dataclass
 class Screen:
-    """All that can be shown."""
+    """The data to show."""
 
     name: str
     namespace: str = "default"
@@ -64,7 +64,7 @@ class Screen:
     reason: str = ""
     message: str = ""
     until: str = ""
-    """When a wait ends, where that is known."""
+    """When the wait ends, if known."""
     created: str = ""
     ended: str = ""
     restarts: int = 0
@@ -72,12 +72,12 @@ class Screen:
     progress: float | None = None
     remaining: int | None = None
     step: str = ""
-    """12/40, where the program says so."""
+    """For example 12/40, if the program reports it."""
     metrics: dict[str, list[float]] = field(default_factory=dict)
-    """Name to all that was reported since we look, the newest last."""
+    """Name to all values reported since the view was opened, newest last."""
     failure: Fields | None = None
     offline: str = ""
-    """Why the server does not answer; "" while it does."""
+    """Why the server does not answer; "" if it does."""
 
     @property
     def is_over(self) -> bool:
@@ -88,26 +88,26 @@ class Model:
     def __init__(self, name: str, namespace: str = "default") -> None:
         self.screen = Screen(name, namespace)
         self._pods: dict[str, tuple[Rank, str]] = {}
-        """Pod uid to (rank, when it was made)."""
+        """Pod uid to (rank, creation time)."""
         self._uid = ""
         self.kind: type[TrainingJob] = TrainJob
         self._news: list[JobNews] = []
         self._reported = ""
         self._told: set[tuple[str, ...]] = set()
         self._lines: dict[int, tuple[int, deque[str]]] = {}
-        """Rank to (attempt, what it printed in it)."""
+        """Rank to (attempt, lines printed in it)."""
 
     def take_news(self) -> list[JobNews]:
         news, self._news = self._news, []
         return news
 
-    # ---- what is told ---------------------------------------------------------
+    # ---- input ----------------------------------------------------------------
 
     def see_trainjob(self, trainjob: Object) -> None:
         job = read_training_job(trainjob)
         uid = job.meta.get("uid", "")
         if self._uid not in ("", uid):
-            self.see_deleted()  # this is another one, of the same name
+            self.see_deleted()  # another job of the same name
             return
         self._uid, self.kind = uid, type(job)
         screen = self.screen
@@ -133,7 +133,7 @@ class Model:
         self._order_ranks()
 
     def _forget(self, uid: str) -> None:
-        """A Pod that is gone still says how its rank ended, until another one takes its place."""
+        """A deleted Pod still shows how its rank ended, until another Pod replaces it."""
         known = self._pods.get(uid)
         if known is not None and known[0].state not in (RANK_FAILED, RANK_DONE):
             self._pods[uid] = replace(known[0], state=RANK_STOPPED, detail=""), known[1]
@@ -151,7 +151,7 @@ class Model:
             self._tell("state", _describe_state(self.screen))
 
     def last_lines(self, rank: int, count: int) -> list[str]:
-        """What the rank printed last; of a Python program that broke, its traceback."""
+        """The last lines of the rank; the traceback if a Python program failed."""
         lines = list(self._lines[rank][1]) if rank in self._lines else []
         if trace := read_traceback(lines[-_SEARCHED:]):
             return trace[:_TRACE]
@@ -192,7 +192,7 @@ class Model:
             order = (rank.attempt, created)
             if rank.key not in newest or order >= newest[rank.key][0]:
                 newest[rank.key] = order, rank
-        # Those of earlier attempts have nothing more to say.
+        # Ignore Pods of earlier attempts.
         self._pods = {rank.uid: self._pods[rank.uid] for _, rank in newest.values()}
         screen = self.screen
         screen.ranks = [rank for _, (_, rank) in sorted(newest.items())]
@@ -251,7 +251,7 @@ def _read(metric: Fields) -> float | None:
 
 
 def show(number: float) -> str:
-    """As short as it can be read: four digits."""
+    """Formats a number with four digits."""
     return f"{number:.4g}"
 
 
@@ -264,7 +264,7 @@ def _describe_state(screen: Screen) -> str:
     if screen.state in (WAITING, RESTARTING):
         words.append(f"({screen.reason})" if screen.reason else "")
     text = " ".join(word for word in words if word)
-    # The message of a failed job is long; the end of the run tells it in order.
+    # The message of a failed job is long and is shown at the end of the run.
     return f"{text}: {screen.message}" if screen.message and screen.state not in (FAILED, COMPLETE) else text
 
 
@@ -278,7 +278,7 @@ def describe_failure(failure: Fields, word: str = "rank") -> str:
 
 
 def find_exit_code(failure: Fields | None) -> int | None:
-    """That of the first failing rank, 128 + signal; None when no rank is to blame."""
+    """The exit code of the first rank that failed, or 128 + signal; None if no rank failed."""
     if failure is None:
         return None
     if failure.get("signal"):
@@ -288,7 +288,7 @@ def find_exit_code(failure: Fields | None) -> int | None:
 
 
 def find_place(lines: Sequence[str]) -> str:
-    """Where a Python program broke, from its traceback: train.py:12 in step. "" when the lines hold none."""
+    """Where a Python program failed, from its traceback: `train.py:12 in step`; "" if there is none."""
     place = ""
     for line in lines:
         text = line.strip()
@@ -302,7 +302,7 @@ def find_place(lines: Sequence[str]) -> str:
 
 
 def get_elapsed(screen: Screen, now: datetime) -> float:
-    """Seconds since it was submitted; of one that is over, until its end."""
+    """Seconds from its submission to its end, or until now."""
     if not screen.created:
         return 0.0
     end = parse_time(screen.ended) if screen.ended else now

@@ -1,6 +1,6 @@
-"""Shows a job to whoever called, and says how it ended: shared by `run` and `watch`.
+"""Shows a job and its end. Shared by `run` and `watch`.
 
-A live panel where standard output is a terminal that can do it, plain lines everywhere else (a pipe, CI, TERM=dumb).
+Uses the live panel if standard output is a capable terminal, else plain lines (a pipe, CI, TERM=dumb).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainmaster.kit.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Showing:
-    """What is shown, and to whom."""
+    """The job to show, and where to show it."""
 
     context: CommandContext
     client: Client
@@ -39,11 +39,11 @@ class Showing:
     is_gone: Callable[[], str] = lambda: ""
     form: str = "text"
     closing: Callable[[], list[str]] = lambda: []
-    """Lines for the very end of a job that is over: where its outputs are."""
+    """The last lines for a finished job: where its outputs are."""
 
 
 def build_address(options: argparse.Namespace, name: str) -> Address:
-    """With the flags that the person had to use, so that commands can be copied."""
+    """Includes the flags that the user passed, so that suggested commands can be copied."""
     flags: list[str] = []
     if options.namespace not in (None, "", "default"):
         flags += ["-n", options.namespace]
@@ -60,7 +60,7 @@ def wants_panel(context: CommandContext, form: str) -> bool:
 
 
 def _is_in_front(context: CommandContext) -> bool:
-    """Whoever was started with `&` may print to the terminal, and is stopped when it changes its modes."""
+    """Whether we run in the foreground. A background process (`&`) is stopped if it changes terminal modes."""
     try:
         return os.tcgetpgrp(context.out.fileno()) == os.getpgrp()
     except OSError:
@@ -68,7 +68,7 @@ def _is_in_front(context: CommandContext) -> bool:
 
 
 async def show_job(showing: Showing) -> int:
-    """Until the job is over or somebody leaves; returns the exit code."""
+    """Shows the job until it is over or the user leaves; returns the exit code."""
     context, model = showing.context, showing.model
     live, keyboard = _build_live(showing)
     view: FollowingView = live or Plain(context, showing.form)
@@ -77,7 +77,7 @@ async def show_job(showing: Showing) -> int:
         try:
             followed = await session.follow()
         except BrokenPipeError:
-            # `run ... | head`: the reader has seen enough, and the job goes on.
+            # The reader has closed the pipe, as in `run ... | head`; the job continues.
             followed = Followed(FollowingEnd.DETACHED)
     lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
     code = choose_code(followed.end, model.screen)

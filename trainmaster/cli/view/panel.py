@@ -1,8 +1,8 @@
-"""A panel at the bottom of a terminal, with everything that is printed scrolling away above it.
+"""A panel at the bottom of a terminal; printed lines scroll above it. Used by `live`.
 
-The panel is erased and drawn again below new lines, in one write. After a resize nobody knows how the terminal has
-wrapped what was there, so the screen is cleared and the last lines are shown again. Leaving gives the terminal back as
-it was found, however it is left: the cursor, the echo, the line mode. Used by `live` only.
+The panel is erased and redrawn below new lines in one write. After a resize it is unknown how the terminal has wrapped
+the old lines, so the screen is cleared and the last lines are printed again. On exit, the cursor, echo and line mode of
+the terminal are always restored.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from trainmaster.cli.view.lines import strip_controls
 
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-"""Terminals that know these show everything between them at once; others ignore them."""
+"""Synchronized output: terminals that support it show everything in between at once; others ignore it."""
 _ERASE_BELOW, _HOME = "\x1b[J", "\x1b[H"
 _KEPT = 300
 _LOCAL = 3
-"""Index of the local flags in what tcgetattr returns."""
+"""Index of the local flags in the result of tcgetattr."""
 
 
 class Panel:
@@ -35,7 +35,7 @@ class Panel:
         self._keyboard = keyboard
         self._colours = colours
         self._rows = 0
-        """Rows of the panel that are on the screen; the cursor is at the end of the last one."""
+        """Rows of the panel on the screen; the cursor is at the end of the last one."""
         self._tail: deque[str] = deque(maxlen=_KEPT)
         self._mode: list[Any] | None = None
 
@@ -49,7 +49,7 @@ class Panel:
         self.give_back()
 
     def take(self) -> None:
-        """Hides the cursor and what is typed. Ctrl-C stays a signal."""
+        """Hides the cursor and typed characters. Ctrl-C stays a signal."""
         if self._keyboard is not None:
             descriptor = self._keyboard.fileno()
             self._mode = termios.tcgetattr(descriptor)
@@ -59,9 +59,9 @@ class Panel:
         self._write(_HIDE)
 
     def give_back(self) -> None:
-        """The terminal as it was; the panel stays where it is."""
+        """Restores the terminal; the panel stays on the screen."""
         if self._mode is not None and self._keyboard is not None:
-            with suppress(termios.error):  # a terminal that is gone needs nothing back
+            with suppress(termios.error):  # the terminal may be gone
                 termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._mode)
             self._mode = None
         ending = "\r\n" if self._rows else ""
@@ -78,17 +78,17 @@ class Panel:
         return size.columns or 80, size.lines or 24
 
     def show(self, printed: Iterable[str], panel: Sequence[Line]) -> None:
-        """New lines above, and the panel as it is now."""
+        """Prints new lines above the redrawn panel."""
         new = list(printed)
         self._tail.extend(new)
         self._write(_BEGIN + self._erase() + "".join(f"{line}\r\n" for line in new) + self._build(panel) + _END)
 
     def print(self, lines: Iterable[str]) -> None:
-        """Lines of a terminal that was never taken."""
+        """Prints lines without a panel."""
         self._write("".join(f"{line}\r\n" for line in lines))
 
     def redraw(self, panel: Sequence[Line]) -> None:
-        """After a resize."""
+        """Redraws everything after a resize."""
         columns, rows = self.size
         room, kept = rows - len(panel), list[str]()
         for line in reversed(self._tail):
@@ -101,7 +101,7 @@ class Panel:
         self._write(_BEGIN + _HOME + _ERASE_BELOW + above + self._build(panel) + _END)
 
     def erase(self) -> None:
-        """Takes the panel away: what is printed next stands in its place."""
+        """Removes the panel; the next output takes its place."""
         self._write(self._erase())
 
     def _erase(self) -> str:
@@ -124,5 +124,5 @@ class Panel:
             self._out.write(text)
             self._out.flush()
         except OSError as error:
-            if not is_gone(error):  # somebody closed the window: SIGHUP says the rest
+            if not is_gone(error):  # the window was closed; the SIGHUP handler does the rest
                 raise

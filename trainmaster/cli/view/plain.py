@@ -1,7 +1,7 @@
-"""A job in a pipe or in CI: its lines as it printed them, and ours beside them without colours and cursors.
+"""The view for pipes and CI: plain lines without colours.
 
-What programs print goes to standard output, byte for byte, with the rank before it where there are several; what
-Trainmaster says goes to standard error. With `json` everything goes to standard output, an object a line.
+Output of programs goes unchanged to standard output, prefixed with the rank if there are several; messages of
+Trainmaster go to standard error. With `json` everything goes to standard output, one object per line.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Plain:
     def print_news(self, news: JobNews) -> None:
         if self._json:
             self._emit(news.kind, text=news.text)
-        elif news.text not in (COMPLETE, FAILED):  # the ending says it better
+        elif news.text not in (COMPLETE, FAILED):  # the ending reports these
             self._context.note(f"trainmaster: {clean(news.text)}")
 
     def refresh(self) -> None:
-        """Lines are printed as they come."""
+        """Nothing to do: lines are printed as they arrive."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to restore."""
 
     def print_result(self, state: str, code: int, text: str) -> None:
         self._emit("result", state=state, code=code, text=text)

@@ -1,4 +1,4 @@
-"""One rank as its Pod shows it: a word for its state, why it waits, how it ended. Pure; part of the model."""
+"""One rank, read from its Pod: its state, why it is waiting, how it ended. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _QUIET = (0, None)
 @dataclass(frozen=True, slots=True)
 class Rank:
     job: str
-    """The job of the runtime: `node` nearly always, `launcher` beside it under MPI."""
+    """The replicated job: usually `node`; with MPI also `launcher`."""
     index: int
     attempt: int
     state: str
     pod: str
     uid: str
     detail: str = ""
-    """Why it waits, or how it failed, in a few words."""
+    """Why it is waiting, or how it failed, in a few words."""
     started: str = ""
     finished: str = ""
 
@@ -55,7 +55,7 @@ def read_rank(raw: Object) -> Rank:
 
 
 def _choose_container(pod: Pod) -> Fields:
-    """The status that says most: of the first that failed, else of the one that trains; empty before there is one."""
+    """The status of the container that failed first, else of the trainer container; empty if there is none yet."""
     entries = pod.all_container_statuses
     for entry in entries:
         if read_terminated(entry).get("exitCode") not in _QUIET:
@@ -70,7 +70,7 @@ def _describe(pod: Pod, container: Fields) -> tuple[str, str]:
     if pod.phase == "Succeeded":
         return DONE, ""
     if pod.phase == "Failed" and pod.is_deleting:
-        return STOPPED, ""  # it was asked to end, because another rank failed or somebody wanted it
+        return STOPPED, ""  # it was stopped, because another rank failed or the user asked for it
     if pod.phase == "Failed":
         return FAILED, describe_end(read_terminated(container)) or pod.reason
     if pod.is_deleting:

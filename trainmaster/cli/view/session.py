@@ -1,8 +1,8 @@
-"""Follows one training job until it is over, or until somebody has seen enough.
+"""Follows one training job until it is over, or until the user leaves.
 
-Three streams come in side by side: the job, its Pods, and what they print; each is told to the model and shown. A
-stream that breaks is opened again. The job is over when it says so itself and everything that was printed is read.
-Signals and keys arrive through `Answers`; leaving gives back what was taken, however it is left.
+Three concurrent streams feed the model: the job, its Pods, and their logs. A broken stream is reopened. The job is over
+when its status says so and all of its logs have been read. Signals and keys arrive through `Answers`. The terminal is
+always restored.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
 Lines: TypeAlias = Callable[[bool], AsyncGenerator[Entry, None]]
-"""All lines of the job; True: and those that are still to come."""
+"""All lines of the job; the argument says whether to follow."""
 _DRAIN_SECONDS = 10.0
-"""A job that is over has printed all; so long its last lines are waited for."""
+"""How long to wait for the last lines of a finished job."""
 _PATIENCE = 30.0
-"""Seconds for which a server that does not answer is asked again."""
+"""How many seconds to retry a server that does not answer."""
 _LOOK_SECONDS = 1.0
 _SHORT_SECONDS = 0.15
-"""A job that is over by then is read afterwards; of others the first line comes this much later."""
+"""The logs of a job that is over by then are read at once; for other jobs the first line is delayed by this."""
 
 
 @dataclass
 class Answers:
-    """What the person wants, as futures of the loop that runs the session."""
+    """The user's decisions, as futures of the session's event loop."""
 
     detach: asyncio.Event = field(default_factory=asyncio.Event)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,7 +62,7 @@ class FollowingSession:
         *,
         is_gone: Callable[[], str] = lambda: "",
     ) -> None:
-        """`is_gone` says why the server cannot come back by itself; "" when it may."""
+        """`is_gone` returns why the server will not come back by itself; "" if it may."""
         self._client = client
         self._clock = clock
         self._model = model
@@ -71,7 +71,7 @@ class FollowingSession:
         self._is_gone = is_gone
         self._over = asyncio.Event()
         self._empty = asyncio.Event()
-        """No Pod of the job is left."""
+        """Set when no Pod of the job is left."""
         self._gone = asyncio.Event()
         self._why_gone = ""
         self._offline_since: float | None = None
@@ -96,8 +96,8 @@ class FollowingSession:
             self._view.close()
 
     async def _is_short(self) -> bool:
-        """Whether the job is over in a moment. One stream finds out: opening all of them at once costs more than a
-        short job does, and takes the machine away from it."""
+        """Whether the job is over within a moment. Uses one stream, because opening all of them takes more CPU time
+        than a short job."""
         screen = self._model.screen
         selector = f"metadata.name={screen.name}"
         try:
@@ -113,7 +113,7 @@ class FollowingSession:
             for pod in (await self._client.list(PODS, screen.namespace, ListOptions(label_selector=selector))).items:
                 self._model.see_pod(pod)
         except (StatusError, OSError):
-            return False  # the streams deal with a server that does not answer
+            return False  # the streams handle a server that does not answer
         self._show()
         return True
 
@@ -154,7 +154,7 @@ class FollowingSession:
         return Followed(FollowingEnd.OVER)
 
     async def _stop(self) -> None:
-        """Suspends it: ranks are asked to stop and have time to save, and the job can go on later."""
+        """Suspends the job: ranks have the grace period to save, and the job can be resumed later."""
         screen, kind = self._model.screen, self._model.kind
         try:
             await self._client.patch(
@@ -274,14 +274,14 @@ class FollowingSession:
         self._view.print_line(Shown(entry.attempt, entry.job, entry.rank, entry.text, prefix))
         self._view.refresh()
 
-    # ---- a server that is silent --------------------------------------------------
+    # ---- unreachable server --------------------------------------------------------
 
     def _note_answer(self) -> None:
         self._offline_since = None
         self._model.screen.offline = ""
 
     def _note_silence(self, error: StatusError | OSError) -> None:
-        """Gives up when it makes no sense to ask again."""
+        """Gives up if retrying is pointless."""
         if isinstance(error, StatusError) and not isinstance(error, Unreachable) and error.code in (401, 403):
             self._give_up(error.message)
         if isinstance(error, StatusError) and not isinstance(error, Unreachable):
