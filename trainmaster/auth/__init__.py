@@ -1,1 +1,1 @@
-"""Who is calling and what they may do: tokens, certificates, service accounts, RBAC, reviews, the own CA."""
+"""Authentication and authorization: tokens, certificates, service accounts, RBAC, reviews, our own CA."""

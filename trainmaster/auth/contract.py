@@ -1,6 +1,6 @@
-"""What authentication and authorization ask of the rest, and what the API server asks of them.
+"""The interfaces between authentication and authorization, the objects they read, and the API server that calls them.
 
-Everything is synchronous and answers from memory: both run on every request.
+Everything is synchronous and answered from memory, because both run on every request.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 
 PolicyChange = Callable[[GVR, str, str, Object | None], None]
-"""(collection, namespace, name, the object now or None when it is gone)"""
+"""(collection, namespace, name, the current object or None if it was deleted)"""
 
 
 class PolicySource(Protocol):
-    """Where the RBAC objects come from: the store when embedded, a dictionary in tests."""
+    """The source of the RBAC objects: the store in embedded mode, a dictionary in tests."""
 
     def policies(self, gvr: GVR) -> Iterable[Object]: ...
 
     def subscribe(self, change: PolicyChange) -> Callable[[], None]:
-        """Calls back after every change, before the next request is served; returns the function that ends it."""
+        """Calls back after every change, before the next request is served. Returns a function that unsubscribes."""
         ...
 
 
 class ObjectReader(Protocol):
-    """Reads one object, for checks such as "does this token's ServiceAccount still exist"."""
+    """Reads one object, for checks such as whether a token's ServiceAccount still exists."""
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None: ...
 
     def find_uid(self, gvr: GVR, namespace: str, name: str) -> str | None:
-        """The uid alone, without parsing the object: asked on every request."""
+        """Returns only the uid, without parsing the object, because this is called on every request."""
         ...
 
 
 class Authenticator(Protocol):
     def identify(self, authorization: str | None, certificate: PeerCertificate | None) -> ActingIdentity | None:
-        """Who sends this; None without credentials. StatusError 401 for credentials that are wrong."""
+        """The sender of a request; None without credentials. Raises StatusError 401 if the credentials are invalid."""
         ...
 
     def review(self, token: str, audiences: tuple[str, ...]) -> tuple[ActingIdentity, tuple[str, ...]] | None:
-        """TokenReview: whose token this is and for which of the audiences it is good, or None."""
+        """TokenReview: the owner of the token, and the audiences it is valid for; None if it is invalid."""
         ...
 
 
@@ -57,7 +57,7 @@ class Authorizer(Protocol):
     def allows(
         self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
     ) -> bool:
-        """`resource` is the plural, with "/subresource" where one is asked for."""
+        """`resource` is the plural, with "/subresource" if there is one."""
         ...
 
     def allows_path(self, identity: ActingIdentity, verb: str, path: str) -> bool: ...

@@ -1,7 +1,7 @@
-"""Nobody grants what they do not have: the check upstream makes on writes of Roles and bindings.
+"""Prevents privilege escalation: the check that upstream performs on writes of Roles and bindings.
 
-A role may hold only rules that its writer has, unless they have the verb `escalate` on it; a binding may refer only to
-a role whose rules the writer has, unless they have `bind`. Members of system:masters may do both.
+A role may contain only rules that its writer has, unless the writer has the verb `escalate` on it; a binding may refer
+only to a role whose rules the writer has, unless the writer has `bind`. Members of system:masters may do both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.client.contract import ActingIdentity
 def check_write(
     authorizer: RbacAuthorizer, identity: ActingIdentity, gvr: GVR, namespace: str, new: Object, old: Object | None
 ) -> None:
-    """StatusError 403 when the write would grant the writer, or anybody, more than the writer has."""
+    """Raises StatusError 403 if the write would grant more than the writer has."""
     if gvr.group != RBAC_GROUP or MASTERS in identity.groups:
         return
     name = read_text(new, "metadata", "name")
@@ -85,7 +85,7 @@ def _describe(rule: AccessRule) -> str:
 
 
 def _breakdown(rule: AccessRule) -> Iterable[AccessRule]:
-    """The rule as single grants: one verb, one group and resource, one name (or path)."""
+    """The rule split into single grants: one verb, one group and resource, one name (or path)."""
     for verb in sorted(rule.verbs):
         for path in rule.paths:
             yield AccessRule(frozenset({verb}), paths=(path,))

@@ -1,7 +1,8 @@
-"""Credentials to identities: bearer tokens, client certificates, service-account tokens.
+"""Maps credentials to identities: bearer tokens, client certificates, service account tokens.
 
-Tokens are kept as SHA-256 digests only; finding one is a dictionary look-up by digest, so that timing tells nothing
-about the stored ones. A certificate's common name is the user and its organizations are the groups, as upstream.
+Only the SHA-256 digests of tokens are stored. A token is looked up by its digest in a dictionary, so timing reveals
+nothing about the stored ones. As upstream, a certificate's common name is the user and its organizations are the
+groups.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def digest(token: str) -> str:
 
 
 def with_group(identity: ActingIdentity, *groups: str) -> ActingIdentity:
-    """The identity with these groups added where they are missing."""
+    """Adds the groups that the identity does not have."""
     added = tuple(group for group in groups if group not in identity.groups)
     return ActingIdentity(identity.user, identity.uid, identity.groups + added, identity.extra) if added else identity
 
@@ -33,12 +34,13 @@ class TokenSource(Protocol):
     """One kind of bearer token."""
 
     def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[ActingIdentity, tuple[str, ...]] | None:
-        """The owner and the audiences the token is good for (() means any); None when it is not one of these."""
+        """The owner, and the audiences the token is valid for (() means any); None if it is not a token of this
+        kind."""
         ...
 
 
 class StaticTokens:
-    """Tokens by digest: the owner's, and those that `app` loads from its token file."""
+    """Tokens by digest: the owner's, and those from the token file, which `app` loads."""
 
     def __init__(self, identities: Mapping[str, ActingIdentity] | None = None) -> None:
         self._by_digest: dict[str, ActingIdentity] = {}
@@ -57,7 +59,7 @@ class StaticTokens:
 
 
 def read_certificate(certificate: PeerCertificate) -> ActingIdentity | None:
-    """The identity in a verified client certificate (the form of `ssl.SSLSocket.getpeercert`)."""
+    """The identity in a verified client certificate, given in the format of `ssl.SSLSocket.getpeercert`."""
     user = ""
     groups: list[str] = []
     for part in certificate.get("subject", ()):
@@ -70,12 +72,13 @@ def read_certificate(certificate: PeerCertificate) -> ActingIdentity | None:
 
 
 class Credentials:
-    """Implements `auth.contract.Authenticator`: the certificate first, as upstream, then each token source."""
+    """Implements `auth.contract.Authenticator`. As upstream, checks the certificate first, then each token source."""
 
     def __init__(self, sources: Sequence[TokenSource]) -> None:
         self._sources = list(sources)
         self._remembered: dict[str, tuple[TokenSource, str]] = {}
-        """Header to the source that knew its token, which is asked first next time. It decides anew every time."""
+        """Authorization header to the source that recognized its token. That source is tried first, and always
+        validates the token again."""
 
     def identify(self, authorization: str | None, certificate: PeerCertificate | None) -> ActingIdentity | None:
         if certificate is not None:

@@ -1,12 +1,11 @@
 """The installation's own certificate authority: CA, server certificate, client certificates.
 
-All files lie in one directory, private ones with mode 0600. `ensure` makes what is missing, about to expire, or made
-for other names, and says what it did; on an ordinary start it only compares a small JSON file and costs nothing. The
-library that makes certificates is imported only when one has to be made, because the import alone takes a third of
-the start-up budget.
+All files are in one directory, private ones with mode 0600. `ensure` creates certificates that are missing, about to
+expire or made for other names, and returns which. On an ordinary start it only compares a small JSON file. The library
+for certificates is imported only when one has to be made, because the import takes a third of the startup time.
 
-Certificates carry what strict verifiers ask for: critical basic constraints, key usage, subject and
-authority key ids. Keys are ECDSA P-256.
+Certificates contain what strict verifiers require: critical basic constraints, key usage, subject and authority key
+ids. Keys are ECDSA P-256.
 """
 
 from __future__ import annotations
@@ -34,14 +33,15 @@ _LEAF_DAYS = 365
 _RENEW_DAYS = 30
 LOCAL_NAMES = (
     *("127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
-    # As Pods see the server, through the relay in their network (trainmaster/node/network/addresses.py).
+    # The names under which Pods reach the server, through the relay in their network
+    # (trainmaster/node/network/addresses.py).
     *("kubernetes.default.svc.cluster.local", "10.96.0.1"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its key, as files."""
+    """The files of a certificate and its key."""
 
     certificate: Path
     key: Path
@@ -57,7 +57,7 @@ class Pki:
         self._record = directory / "pki.json"
 
     def ensure(self, names: Sequence[str] = (), *, owner: str = "trainmaster:owner") -> list[str]:
-        """Makes and renews what is needed; returns the names of the certificates that are new."""
+        """Creates and renews certificates as needed; returns the names of the new ones."""
         wanted = sorted({*LOCAL_NAMES, *names})
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         record = self._read_record()
@@ -78,7 +78,7 @@ class Pki:
         return made
 
     def make_client(self, user: str, groups: Sequence[str] = (), *, days: int = _LEAF_DAYS) -> tuple[str, str]:
-        """A client certificate and its key as PEM, for another user; nothing is kept here."""
+        """A client certificate and its key in PEM, for another user; they are not stored."""
         issuer, issuer_key = self._load_ca()
         certificate, key = _issue(user, groups, None, issuer, issuer_key, self._clock.now(), days)
         return _certificate_pem(certificate).decode(), _key_pem(key).decode()
@@ -123,7 +123,7 @@ class Pki:
         record[name] = format_time(now + timedelta(days=_LEAF_DAYS))
 
     def _load_ca(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-        # Imported here because an ordinary start makes no certificate.
+        # Imported here because an ordinary start makes no certificates.
         from cryptography import x509  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
@@ -135,7 +135,7 @@ class Pki:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Complete or not at all, and never readable by others in between."""
+    """Atomic, and the file is never readable by others."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -156,8 +156,8 @@ def _issue(
     now: datetime,
     days: int,
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """A CA without an issuer, a server certificate with `names`, else a client certificate."""
-    # Imported here because an ordinary start makes no certificate.
+    """A CA if there is no issuer, a server certificate if there are `names`, otherwise a client certificate."""
+    # Imported here because an ordinary start makes no certificates.
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
@@ -236,7 +236,7 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def build_server_tls(server: Pair, ca: Path) -> ssl.SSLContext:
-    """TLS for the API server: client certificates of our CA are welcome and not required."""
+    """TLS for the API server: client certificates of our CA are accepted but not required."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(ca))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(str(server.certificate), str(server.key))

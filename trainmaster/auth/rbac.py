@@ -1,10 +1,10 @@
-"""RBAC: may this identity do this? Decided from Roles, ClusterRoles and their bindings, held in an index.
+"""RBAC: decides whether an identity may do something, from an index of Roles, ClusterRoles and their bindings.
 
-The index follows the policy source change by change; decisions are remembered per identity and thrown away on any
-change, so that the usual request costs two dictionary look-ups. A ClusterRole with an aggregationRule has, besides
-its own, the rules of every ClusterRole that the rule selects; this is evaluated here and needs no controller.
+The index is updated with every change of the policy source. Decisions are cached per identity, and the cache is cleared
+on any change, so most requests cost two dictionary lookups. A ClusterRole with an aggregationRule also has the rules of
+every ClusterRole that it selects; they are evaluated here, without a controller.
 
-Invariant: a decision never outlives the policies it was made from.
+Invariant: a cached decision is never used after the policies it is based on have changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_IDENTITIES = 1024
 _MAX_DECISIONS = 4096
 
 Decision = bool | frozenset[str]
-"""Yes, no, or only for these names."""
+"""True, False, or only for these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class AccessRule:
 
 @dataclass(frozen=True, slots=True)
 class RoleRef:
-    """Which role a binding grants; namespace "" is a ClusterRole."""
+    """The role that a binding grants; namespace "" means a ClusterRole."""
 
     namespace: str
     name: str
@@ -88,7 +88,8 @@ def parse_ref(binding: Fields, namespace: str) -> RoleRef:
 
 
 def subjects(binding: Fields, namespace: str) -> Iterator[tuple[str, str]]:
-    """The binding's subjects as ("User" | "Group", name); ServiceAccounts are users with a long name."""
+    """The binding's subjects as ("User" | "Group", name). ServiceAccounts are users whose names include the
+    namespace."""
     for subject in list_items(binding, "subjects"):
         kind, name = subject.get("kind"), str(subject.get("name", ""))
         if kind == "ServiceAccount":
@@ -106,7 +107,7 @@ class RbacAuthorizer:
         self._aggregates: dict[str, list[Mapping[str, str]]] = {}
         self._bindings: dict[tuple[str, str], tuple[RoleRef, list[tuple[str, str]]]] = {}
         self._granted: dict[str, dict[tuple[str, str], list[RoleRef]]] = {}
-        """Namespace ("" is the cluster) to subject to roles."""
+        """Namespace ("" for the cluster) to subject to roles."""
         self._decisions: dict[tuple[str, tuple[str, ...]], dict[tuple[str, str, str, str], Decision]] = {}
         for gvr in POLICY_KINDS:
             for obj in source.policies(gvr):
@@ -154,7 +155,7 @@ class RbacAuthorizer:
                 self._aggregates[ref.name] = [wanted for wanted in labels if wanted]
 
     def rules_of(self, ref: RoleRef, seen: frozenset[str] = frozenset()) -> Iterator[AccessRule]:
-        """The rules of one role, aggregated ones included; none when it does not exist."""
+        """The rules of a role, including aggregated ones; none if it does not exist."""
         yield from self._roles.get(ref, ())
         if ref.namespace or ref.name not in self._aggregates or ref.name in seen:
             return
@@ -168,7 +169,7 @@ class RbacAuthorizer:
         return ref in self._roles
 
     def _refs(self, identity: ActingIdentity, namespace: str) -> Iterator[RoleRef]:
-        """The roles bound to the identity by bindings of exactly this namespace ("" is the cluster)."""
+        """The roles granted to the identity by bindings in this namespace ("" for cluster-wide bindings only)."""
         granted = self._granted.get(namespace)
         if granted is None:
             return
@@ -177,14 +178,14 @@ class RbacAuthorizer:
             yield from granted.get(("Group", group), ())
 
     def rules_for(self, identity: ActingIdentity, namespace: str) -> Iterator[AccessRule]:
-        """Every rule that applies to the identity in the namespace, cluster-wide ones first."""
+        """All rules that apply to the identity in the namespace, cluster-wide ones first."""
         scopes: Iterable[str] = ("", namespace) if namespace else ("",)
         for scope in scopes:
             for ref in self._refs(identity, scope):
                 yield from self.rules_of(ref)
 
     def missing_roles(self, identity: ActingIdentity, namespace: str) -> list[str]:
-        """Why a denial might surprise: roles that are bound and do not exist, in upstream's words."""
+        """Bound roles that do not exist, in upstream's words, to explain an unexpected denial."""
         texts = []
         for scope in ("", namespace) if namespace else ("",):
             for ref in self._refs(identity, scope):
@@ -227,5 +228,5 @@ class RbacAuthorizer:
     def allows_path(self, identity: ActingIdentity, verb: str, path: str) -> bool:
         if MASTERS in identity.groups:
             return True
-        # Only bindings of the whole cluster can grant paths.
+        # Only cluster-wide bindings can grant paths.
         return any(rule.matches_path(verb, path) for rule in self.rules_for(identity, ""))

@@ -1,7 +1,7 @@
-"""The review kinds: may I, may they, what may I, who am I, whose token is this.
+"""The review kinds: SubjectAccessReview and its variants, SelfSubjectReview and TokenReview.
 
-Pure answers from the authorizer and the authenticator; nothing is stored. The registry calls `answer` for a posted
-review and returns the object with its status.
+Answered from the authorizer and the authenticator; nothing is stored. The registry calls `answer` for a posted review
+and returns the object with its status.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.auth.rbac import AccessRule, RbacAuthorizer
 from trainmaster.client.contract import ActingIdentity
 
 Answer = Callable[[ActingIdentity, Object], Object]
-"""(who asks, the posted review) to its status."""
+"""(who sent the review, the review) to its status."""
 
 
 class Reviews:
@@ -42,7 +42,7 @@ class Reviews:
         }
 
     def answer(self, gvr: GVR, identity: ActingIdentity, review: Object) -> Object:
-        """The review with its status. StatusError 422 for a review that asks nothing or too much."""
+        """The review with its status. Raises StatusError 422 if the review is incomplete or contradictory."""
         return {**review, "status": self.answers[gvr](identity, review)}
 
     # authorization.k8s.io

@@ -1,8 +1,8 @@
-"""The roles and bindings every server has: cluster-admin, admin, edit, view and the system roles, as objects.
+"""The default roles and bindings of every server, as objects: cluster-admin, admin, edit, view and the system roles.
 
-`app` writes them at start when they are missing and leaves them alone when an administrator has changed them. Names
-and contents follow upstream for the kinds that exist here; the training kinds are added where the Trainer project's own
-aggregated roles put them. What a role grants on a kind is declared with the kind (`Kind.roles`).
+`app` writes missing ones at startup and does not change those that an administrator has edited. Names and contents
+follow upstream for the kinds that are served here; the training kinds are added as in the Trainer project's aggregated
+roles. What a role grants on a kind is declared with the kind (`Kind.roles`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _V1_JOBS = ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboos
 
 
 def build_rules(role: DefaultRole, kinds: Iterable[Kind]) -> list[Object]:
-    """What the kinds declare for the role: a rule for each group and set of verbs."""
+    """What the kinds declare for the role: one rule per group and set of verbs."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for kind in kinds:
         for subresource, verbs in kind.roles.get(role, {}).items():
@@ -96,7 +96,8 @@ def build_cluster_roles() -> list[Object]:
         _role("system:aggregated-metrics-reader", build_rules("view", measured), into="view"),
         _role("trainmaster:training-edit", [*build_rules("edit", training), v1_edit], into="edit"),
         _role("trainmaster:training-view", [*build_rules("view", training), v1_view], into="view"),
-        # Whoever may create a TrainJob must be able to see what it can name; a namespaced binding cannot give that.
+        # Users who can create TrainJobs must be able to see the runtimes of the cluster, which a namespaced binding
+        # cannot grant.
         _role("trainmaster:runtime-viewer", build_rules("runtime-viewer", kinds)),
         _role(tenancy.ROLE, build_rules("tenant", kinds)),
         _role("system:discovery", [_paths(_DISCOVERY)]),

@@ -1,12 +1,12 @@
-"""Tokens of ServiceAccounts: issued by TokenRequest, verified without a look at any list of tokens.
+"""Tokens of ServiceAccounts: issued by TokenRequest, verified without a list of tokens.
 
-A token is a JWT signed with a secret of this installation (HS256), carrying upstream's claims: subject, audiences,
-expiry, the ServiceAccount's uid and, when bound, a Pod or a Secret with its uid. It is good while its signature, time
-and audience are right and the objects it names still exist with those uids; deleting any of them revokes it at once.
+A token is a JWT signed with a secret of this installation (HS256) and has upstream's claims: subject, audiences,
+expiry, the ServiceAccount's uid and, if bound, a Pod or a Secret with its uid. It is valid if its signature, time and
+audience are correct and the objects it names still exist with those uids; deleting any of them revokes it at once.
 
-Signatures are verified by PyJWT, once for each token; time, audience and objects are looked at on every use. The
-library is loaded when the first token is verified: it takes as long as a fifth of a start, and signing needs no more
-than an HMAC, so neither the start of the server nor that of a Pod waits for it.
+PyJWT verifies the signature once per token; time, audience and objects are checked on every use. The library is
+imported when the first token is verified, because that takes a fifth of the startup time. Signing needs only an HMAC,
+so neither the server nor a Pod waits for the import when it starts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ALGORITHM = "HS256"
 _SIGNATURE_ALONE: Options = {
     "verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_aud": False, "verify_iss": False,
 }  # fmt: skip
-"""Time and audience are for `find`, on every use, with the clock that was handed in."""
+"""`find` checks time and audience on every use, with the injected clock."""
 
 
 def _encode(data: bytes) -> bytes:
@@ -56,11 +56,11 @@ def _encode(data: bytes) -> bytes:
 
 _HEADER = _encode(orjson.dumps({"alg": _ALGORITHM, "typ": "JWT"}))
 _BEGINNING = f"{_HEADER.decode()}."
-"""Of all our tokens; what does not begin so is somebody else's and is not parsed."""
+"""The prefix of all our tokens; others are not parsed."""
 
 
 def read_user(user: str) -> tuple[str, str] | None:
-    """(namespace, name) of a ServiceAccount's user name."""
+    """(namespace, name) from a ServiceAccount's user name."""
     if not user.startswith(USER_PREFIX):
         return None
     namespace, _, name = user[len(USER_PREFIX) :].partition(":")
@@ -74,9 +74,9 @@ class _Verified:
     ends: float
     audiences: frozenset[str]
     ours: tuple[str, ...]
-    """Those of the audiences that are this server."""
+    """The audiences that mean this server."""
     objects: tuple[tuple[GVR, str, str, str], ...]
-    """(collection, namespace, name, uid) of everything that must still exist."""
+    """(collection, namespace, name, uid) of the objects that must still exist."""
 
 
 class ServiceAccountTokens:
@@ -90,12 +90,13 @@ class ServiceAccountTokens:
         self._clock = clock
         self._ids = ids
         self._verified: dict[str, _Verified] = {}
-        """Tokens whose signature was checked. Time, audience and objects are looked at on every use."""
+        """Tokens whose signature was verified. Time, audience and objects are checked on every use."""
 
     # Issuing
 
     def request(self, namespace: str, name: str, review: Object) -> Object:
-        """Answers a TokenRequest: the same object with its status. NotFound without the ServiceAccount."""
+        """Answers a TokenRequest: the same object with its status. Raises NotFound if the ServiceAccount does not
+        exist."""
         account = self._reader.find(SERVICE_ACCOUNTS, namespace, name)
         if account is None:
             raise status.not_found(SERVICE_ACCOUNTS, name)
@@ -194,7 +195,7 @@ class ServiceAccountTokens:
         return known.identity, good_for
 
     def _read(self, token: str) -> _Verified | None:
-        """What a token that we signed says."""
+        """The claims of a token that we signed; None for any other."""
         if len(token) > _LONGEST_TOKEN or not token.startswith(_BEGINNING) or not token.isascii() or "=" in token:
             return None
         import jwt  # noqa: PLC0415 - see above
@@ -207,7 +208,7 @@ class ServiceAccountTokens:
 
 
 def _read_claims(claims: Object) -> _Verified:
-    """KeyError or TypeError for what we would not sign."""
+    """Raises KeyError or TypeError for claims that we would not sign."""
     if not all(type(claims[name]) is int for name in ("nbf", "exp")):
         raise TypeError("times are seconds since 1970")
     kubernetes = claims["kubernetes.io"]
@@ -223,7 +224,7 @@ def _read_claims(claims: Object) -> _Verified:
         extra["authentication.kubernetes.io/pod-uid"] = (kubernetes["pod"]["uid"],)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
     identity = ActingIdentity(claims["sub"], account["uid"], groups, extra)
-    # Clocks of one machine agree; the few seconds are for a wall clock that was just set back.
+    # Tolerates a few seconds, in case the wall clock was set back.
     audiences = frozenset(claims["aud"])
     ours = tuple(sorted(audiences & _OURS))
     return _Verified(identity, claims["nbf"] - 5, claims["exp"], audiences, ours, tuple(objects))
