@@ -1,4 +1,4 @@
-"""What cannot be done with tenants, in words."""
+"""Errors of operations on tenants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 
 class TenantError(Exception):
-    """What cannot be done, and what to do instead; for people. `kind` is for programs."""
+    """Says what is not possible, and what to do instead; for people. `kind` is for programs."""
 
     def __init__(self, text: str, kind: Literal["invalid", "exists", "missing", "refused"] = "refused") -> None:
         super().__init__(text)

@@ -1,8 +1,9 @@
-"""Codes with which people become tenants by themselves: so many times, until then, with this allowance.
+"""Invitation codes, with which people can become tenants themselves: valid for a number of uses, until a time, with an
+allowance.
 
-A code is shown once. What is stored, a ConfigMap in the system's namespace, is named by its hash, so whoever reads it
-cannot use it. A use is taken off before the tenant is made, under the revision that was read: two who come at the same
-time with a code for one cannot both have it.
+A code is shown once. It is stored as a ConfigMap in the system namespace that is named by the code's hash, so reading
+it does not reveal the code. A use is subtracted before the tenant is created, conditional on the revision that was
+read, so two people cannot share the last use.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _TRIES = 20
 @dataclass(frozen=True, slots=True)
 class Invitation:
     id: str
-    """The beginning of its hash: names it, and opens nothing."""
+    """The beginning of the hash. It identifies the invitation but cannot be used as a code."""
     uses: int
-    """How many may still come."""
+    """The number of remaining uses."""
     expires: str
     allowance: Allowance
 
@@ -47,7 +48,7 @@ class Invitations:
     async def invite(
         self, code: str, allowance: Allowance, *, uses: int = 1, life: timedelta = DEFAULT_LIFE
     ) -> Invitation:
-        """`code`: an unguessable text that the caller made and shows once."""
+        """`code`: an unguessable text, made by the caller and shown once."""
         if not 1 <= uses <= MOST_USES:
             raise TenantError(f"an invitation is for 1 to {MOST_USES} tenants", "invalid")
         if not timedelta(minutes=1) <= life <= LONGEST_LIFE:
@@ -70,7 +71,7 @@ class Invitations:
         return [_read(obj) for obj in found]
 
     async def withdraw(self, id: str) -> None:
-        """By the id that `list_all` shows."""
+        """By the id from `list_all`."""
         options = ListOptions(label_selector=tenancy.INVITATION)
         found = (await self._client.list(CONFIG_MAPS, SYSTEM_NAMESPACE, options)).items
         names = [obj["metadata"]["name"] for obj in found if _read(obj).id == id]
@@ -80,7 +81,8 @@ class Invitations:
             await self._client.delete(CONFIG_MAPS, name, SYSTEM_NAMESPACE)
 
     async def use(self, code: str) -> tuple[Allowance, Callable[[], Awaitable[None]]]:
-        """Takes one use off. What the tenant may have, and how to give the use back when it could not be made."""
+        """Subtracts one use. Returns the allowance of the tenant, and a function that restores the use if the tenant
+        could not be created."""
         for _ in range(_TRIES):
             obj = await self._find(code)
             if await self._take_off(obj):

@@ -1,14 +1,14 @@
-"""Which names and Unix users were ever given, one small object each, in the system's namespace.
+"""Records which tenant names and Unix users were ever given, as one small object each in the system namespace.
 
-    ConfigMap trainmaster-tenant-NAME        a tenant that is or was: its Unix user, whether it signed itself up
-    ConfigMap trainmaster-unix-user-NUMBER   a Unix user that was given, and to whom first
+    ConfigMap trainmaster-tenant-NAME        a present or past tenant: its Unix user, whether it signed up itself
+    ConfigMap trainmaster-unix-user-NUMBER   a Unix user that was given, and its first owner
 
-To create one is to take it, so two who ask at the same time never get the same, and no object grows with the number of
-tenants. A Unix user is never given to a second tenant. A name may be, once its tenant and everything that the tenant
-left behind is gone (`Remains`), and then with another Unix user.
+Creating the object reserves the name or user, so two requests at the same time never get the same one, and no object
+grows with the number of tenants. A Unix user is never given to a second tenant. A name can be given again once its
+tenant and everything that it left behind is gone (`Remains`), and then with another Unix user.
 
-Before, one ConfigMap (`api.tenancy.REGISTER`) held all. What stands there is carried over once; it stays readable.
-After a crash between any two writes the same call goes on: at worst a number was taken that nobody uses.
+Earlier releases used a single ConfigMap (`api.tenancy.REGISTER`). Its content is migrated once; it stays readable.
+After a crash between any two writes the same call continues; at worst a number is reserved that nobody uses.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from trainmaster.client.contract import Client, DeleteOptions, ListOptions, Patc
 from trainmaster.tenancy.errors import TenantError, build_taken
 
 Remains: TypeAlias = Callable[[str], Awaitable[str]]
-"""What is left of a tenant whose namespace is gone, in words: records, outputs, claims. "" when there is nothing."""
+"""Describes what remains of a tenant whose namespace was deleted: records, outputs, claims. "" if there is nothing."""
 _TRIES = 50
-"""Of finding a free user id while others are added at the same time."""
+"""Attempts to find a free user id while others are adding tenants."""
 
 
 class Register:
     def __init__(self, client: Client, remains: Remains | None = None) -> None:
-        """Without `remains` nobody knows what is left of whom, and no name is ever free again."""
+        """Without `remains` it is unknown what remains of a tenant, so no name becomes free again."""
         self._client = client
         self._remains = remains
 
     async def take(self, name: str, *, walled: bool, fresh: bool) -> int | None:
-        """The name, and with `walled` its Unix user. `fresh`: for somebody whom nobody knows, so only if it is free."""
+        """Reserves the name and, with `walled`, returns its Unix user. `fresh`: the request is from an unknown person,
+        so the name must be free."""
         await self.carry_over()
         for _ in range(_TRIES):
             record = await self._find(tenancy.TENANT_RECORD + name)
@@ -50,7 +51,7 @@ class Register:
                     return tenancy.find_recorded_user(record) if walled else None
                 await self._client.delete(
                     CONFIG_MAPS, record["metadata"]["name"], SYSTEM_NAMESPACE, _only(record)
-                )  # it had no walls before; now it gets a user
+                )  # it had no Unix user before; now it gets one
             user = await self._take_user(name) if walled else None
             try:
                 await self._client.create(CONFIG_MAPS, tenancy.build_record(name, user, fresh), SYSTEM_NAMESPACE)
@@ -60,13 +61,13 @@ class Register:
         raise _too_busy()
 
     async def give_back(self, name: str) -> None:
-        """After the namespace was refused: there never was such a tenant, so nobody else is kept from the name."""
+        """After the namespace was refused: the tenant was never created, so the name is released."""
         record = await self._find(tenancy.TENANT_RECORD + name)
         if record is not None:
             await self._client.delete(CONFIG_MAPS, record["metadata"]["name"], SYSTEM_NAMESPACE, _only(record))
 
     async def find_obstacle(self, name: str) -> str:
-        """Why nobody new can have the name; "" when they can. Changes nothing."""
+        """Why a new tenant cannot have the name; "" if it can. Changes nothing."""
         record = await self._find(tenancy.TENANT_RECORD + name)
         if record is None:
             register = await self._find(tenancy.REGISTER)
@@ -74,19 +75,19 @@ class Register:
         return await self._find_left(name)
 
     async def count_signed_up(self) -> int:
-        """Tenants that signed themselves up, those included whose name is not free yet."""
+        """The number of tenants that signed up themselves, including those whose name is not free yet."""
         options = ListOptions(label_selector=tenancy.SIGNED_UP)
         return len((await self._client.list(CONFIG_MAPS, SYSTEM_NAMESPACE, options)).items)
 
     async def carry_over(self) -> int:
-        """From the one ConfigMap of before; how many tenants. Once, and again only after a crash in the middle."""
+        """Migrates the old ConfigMap; returns the number of tenants. Runs once, and again only after a crash."""
         register = await self._find(tenancy.REGISTER)
         if register is None or tenancy.CARRIED_OVER in read_annotations(register):
             return 0
         entries = {name: int(text) for name, text in read_fields(register, "data").items()}
         owners = {user: name for name, user in entries.items()}
         for user in range(tenancy.FIRST_USER, max(owners, default=tenancy.FIRST_USER - 1) + 1):
-            # Without gaps: the next free number is found by halving.
+            # Without gaps, because the next free number is found by binary search.
             await self._ensure(tenancy.build_user_record(user, owners.get(user, "")))
         for name, user in entries.items():
             await self._ensure(tenancy.build_record(name, user, False))
@@ -95,7 +96,7 @@ class Register:
         return len(entries)
 
     async def _free(self, name: str, record: Object) -> None:
-        """TenantError while anything of the last tenant of that name is left."""
+        """Raises TenantError if anything remains of the last tenant with that name."""
         if await self._find_left(name):
             raise build_taken(name)
         try:
@@ -123,7 +124,7 @@ class Register:
         raise _too_busy()
 
     async def _choose_free_user(self) -> int:
-        """Numbers are given in order and never taken back, so the first free one is found by halving."""
+        """Numbers are given in order and never released, so the first free one is found by binary search."""
         given, step = tenancy.FIRST_USER - 1, 1
         while given + step <= tenancy.LAST_USER and await self._is_given(given + step):
             given, step = given + step, step * 2

@@ -1,8 +1,8 @@
-"""Adding, listing, disabling and deleting tenants, and their tokens.
+"""Adds, lists, disables and deletes tenants, and manages their tokens.
 
-A token is a ServiceAccount's, asked for with TokenRequest and bound to a Secret. It is shown once and stored nowhere;
-deleting the Secret revokes it at once, deleting the ServiceAccount revokes all. Every step can be repeated: after a
-crash between any two writes the same command goes on where it stopped, and nobody holds a token that was not revoked.
+A token is a ServiceAccount's, requested with TokenRequest and bound to a Secret. It is shown once and not stored;
+deleting the Secret revokes it at once, and deleting the ServiceAccount revokes all. Every step can be repeated: after a
+crash between any two writes, the same command continues where it stopped, and no unrevoked token is left over.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class TenantRegister:
     async def add(
         self, name: str, allowance: Allowance, *, walled: bool, life: timedelta = DEFAULT_LIFE, fresh: bool = False
     ) -> Issued:
-        """`walled`: its Pods run as a Unix user of its own; one machine only, and the node must be able to. `fresh`:
-        somebody whom nobody knows asks, so a name is taken as long as anything is left of its last tenant."""
+        """`walled`: its Pods run as a Unix user of its own; embedded mode only, and the node must support it. `fresh`:
+        the request is from an unknown person, so a name is taken as long as anything remains of its last tenant."""
         problem = tenancy.find_name_problem(name)
         if problem:
             raise TenantError(problem, "invalid")
@@ -63,7 +63,7 @@ class TenantRegister:
         try:
             await self._make_namespace(name, user, fresh)
         except StatusError as error:
-            # Only what was refused for certain: after anything else the namespace may be there.
+            # Only if the namespace was definitely refused; after any other error it may exist.
             if fresh and 400 <= error.code < 500:
                 with suppress(StatusError):
                     await self.register.give_back(name)
@@ -82,7 +82,8 @@ class TenantRegister:
         return await self._read(await self._get_namespace(name))
 
     async def change(self, name: str, changes: Mapping[str, str | int | None]) -> Tenant:
-        """Fields of its `Allowance` to what they become; None lifts a limit. Holds from the next create on."""
+        """Maps fields of its `Allowance` to new values; None removes a limit. Applies to objects created from then
+        on."""
         await self._get_namespace(name)
         hard = tenancy.build_hard_changes(changes)
         try:
@@ -101,7 +102,7 @@ class TenantRegister:
         return await self.get(name)
 
     async def rotate(self, name: str, *, life: timedelta = DEFAULT_LIFE) -> Issued:
-        """A new token; every earlier one is void before the new one exists."""
+        """Issues a new token. All earlier ones are revoked before it exists."""
         _check_life(life)
         tenant = await self.get(name)
         if tenant.disabled:
@@ -117,7 +118,8 @@ class TenantRegister:
         return issued
 
     async def disable(self, name: str) -> Tenant:
-        """No right and no token is left when this returns. Jobs go on; delete or suspend them where that is wanted."""
+        """When this returns the tenant has no rights and no tokens. Its jobs keep running; delete or suspend them if
+        needed."""
         await self._get_namespace(name)
         await self._annotate(name, format_time(self._clock.now()))
         await self._remove(ROLE_BINDINGS, NAME, name)
@@ -125,12 +127,12 @@ class TenantRegister:
         return await self.get(name)
 
     async def delete(self, name: str) -> Tenant:
-        """With everything in the namespace. The Unix user stays reserved, and history keeps its records."""
+        """Deletes everything in the namespace. The Unix user stays reserved, and history keeps its records."""
         tenant = await self.disable(name)
         await self._client.delete(NAMESPACES, name)
         return tenant
 
-    # Steps. Each may be repeated.
+    # Steps; each can be repeated.
 
     async def _make_namespace(self, name: str, user: int | None, fresh: bool) -> None:
         try:
@@ -147,7 +149,7 @@ class TenantRegister:
                 raise TenantError(
                     f"tenant {name} exists already, {'without' if user is not None else 'with'} walls"
                 ) from None
-            # Only what stopped before its first token is taken up again: the rest would undo a rotation or a ban.
+            # Continue only if the tenant has never had a token; otherwise this would undo a rotation or a ban.
             tenant = await self._read(found)
             if tenant.disabled:
                 raise TenantError(
@@ -172,7 +174,8 @@ class TenantRegister:
         return await self._issue(name, f"{NAME}-token-{number}", life)
 
     async def _revoke(self, name: str) -> None:
-        """The ServiceAccount first: that voids every token at once, also one that the tenant got in another way."""
+        """Deletes the ServiceAccount first, which revokes all tokens at once, including any that the tenant requested
+        itself."""
         await self._remove(SERVICE_ACCOUNTS, NAME, name)
         for secret in await self._list_tokens(name):
             await self._remove(SECRETS, secret["metadata"]["name"], name)
@@ -190,7 +193,7 @@ class TenantRegister:
         given = answer["status"]
         return Issued(name, name, str(given["token"]), str(given["expirationTimestamp"]))
 
-    # Small helpers
+    # Helpers
 
     async def _read(self, namespace: Object) -> Tenant:
         name = namespace["metadata"]["name"]
@@ -242,7 +245,7 @@ def _check_life(life: timedelta) -> None:
 
 
 def check_walls(nodes: list[Object]) -> str:
-    """Why a tenant on this machine would have no walls; "" when it has. On a cluster containers are the walls."""
+    """Why tenants on this machine would not be isolated; "" if they are. On a cluster, containers isolate them."""
     for node in nodes:
         level = read_annotations(node).get(ISOLATION)
         if level is not None and level != "full":
