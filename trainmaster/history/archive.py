@@ -47,9 +47,9 @@ _SERIES = """
 CREATE TABLE IF NOT EXISTS series (uid TEXT NOT NULL, at INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (uid, at))
 WITHOUT ROWID;
 """
-"""Came later than the format; an archive without it is one whose jobs have reported nothing."""
+"""Added after the first release of the format; an archive without it contains no progress reports."""
 _TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"))
-"""With the column that identifies the TrainJob."""
+"""Each with the column that identifies the TrainJob."""
 _COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
 
 
@@ -78,9 +78,9 @@ class Filter:
     name: str = ""
     state: str = ""
     deleted: bool | None = None
-    """True: only jobs whose object is gone; False: only those that still exist."""
+    """True: only deleted jobs; False: only existing ones."""
     before: str = ""
-    """Ended before that time (RFC 3339, UTC)."""
+    """Only jobs that ended before this time (RFC 3339, UTC)."""
     limit: int = 0
 
 
@@ -89,7 +89,7 @@ class Archive:
         self.directory = directory
         self._connection = connection
         self.totals: tuple[int, int] | None = None
-        """(records, bytes), updated since they were measured; None before."""
+        """(records, bytes), kept up to date after the first measurement; None before."""
 
     @classmethod
     def open(cls, directory: Path, *, read_only: bool = False) -> Archive:
@@ -249,7 +249,7 @@ class Archive:
                 yield
                 self._connection.execute("COMMIT")
             except BaseException:
-                # On a full disk it is already rolled back.
+                # On a full disk SQLite has already rolled it back.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise

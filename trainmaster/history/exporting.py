@@ -27,12 +27,12 @@ from trainmaster.jobs.models.runtimes import TrainingRuntime
 
 
 def build_manifest(record: JobRecord, name: str) -> Object:
-    """The TrainJob as its author wrote it, under that name."""
+    """The TrainJob as its author wrote it, with this name."""
     return manifests.build_manifest(record.document["trainjob"], name)
 
 
 def find_derived(record: JobRecord) -> Object | None:
-    """The runtime that was derived for this job: it was deleted when unused, and must be created again."""
+    """The runtime that was derived for this job. It was deleted when no longer used, and must be created again."""
     reference = record.document["trainjob"]["spec"]["runtimeRef"]
     text = record.document.get("runtime")
     if not text or reference.get("kind") != "TrainingRuntime":

@@ -20,7 +20,7 @@ from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.events import ObjectEvent
 
 Gather: TypeAlias = Callable[[Fields, Collection[str]], Awaitable[RecordSources]]
-"""(the job, uids of its JobSets): the chain is followed by labels, because the links between may be gone."""
+"""(the job, uids of its JobSets). Children are found by labels, because objects in between may be deleted."""
 
 
 class ViewGather:

@@ -1,8 +1,8 @@
-"""Keeps the archive: follows training jobs, writes their records, and knows which are safe (the ledger).
+"""Maintains the archive: watches training jobs, writes their records, and knows which ones are stored (the ledger).
 
 A job is archived when it has ended (the effect `archive` of `controllers/lifecycle`), and again when its object is
-deleted, for whatever reason: TTL, kubectl, the namespace. Deletions that happened while no server ran are found at the
-next start, because the archive keeps the last state of each job.
+deleted for any reason: TTL, kubectl, the namespace. Deletions while no server was running are found at the next start,
+because the archive stores the last state of each job.
 
 One thread writes records, in batches under load; the event loop never blocks. If a record cannot be written, the ledger
 has the reason, and the job is kept.
@@ -43,15 +43,15 @@ log = logging.getLogger(__name__)
 
 UNSEEN = "deleted while no controller was running: by whom is not known, and the last status may be missing"
 CONTROL_PLANE = "system:trainmaster"
-"""The user of our own controllers when embedded."""
+"""The user of our own controllers in embedded mode."""
 DELETE_RESULTS = "trainmaster.dev/delete-results"
-"""Annotation on jobs, by their author: "true" takes checkpoints and outputs along when the job is deleted."""
+"""Annotation on jobs, set by their author: "true" deletes checkpoints and outputs together with the job."""
 _NOTE_SECONDS = 1.0
-"""How far the stored state of existing jobs may lag behind."""
+"""How long storing the state of existing jobs is delayed."""
 _TRIM_SECONDS = 3600.0
 _BATCH = 64
 _MOST_POINTS = 100_000
-"""Held in memory while the disk cannot be written; the oldest are dropped."""
+"""The maximum held in memory while the disk cannot be written; the oldest are dropped."""
 _RETRY = BackoffPolicy(first=1.0, cap=60.0)
 
 _COUNTERS = frozenset({"resourceVersion", "managedFields"})
@@ -70,7 +70,7 @@ def find_no_deleter(uid: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """How long and how much is kept of deleted jobs."""
+    """How long and how much of deleted jobs is kept."""
 
     seconds: float = 365 * 86400.0
     bytes: int = 20 * 1024**3
@@ -99,7 +99,7 @@ class Keeper:
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
     ) -> None:
-        """`namespace`: only jobs there; "" is all."""
+        """`namespace`: watch only jobs in this namespace; "" means all."""
         self._archive = archive
         self._client = client
         self._gather = gather
@@ -110,12 +110,12 @@ class Keeper:
         self._namespace = namespace
         self._kept: set[str] = set()
         self._inherited: set[str] = set()
-        """Archived by an earlier process, and not known to exist yet."""
+        """Uids of jobs archived by an earlier process that have not been seen yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
-        """Not yet noted: JobSet uid to job uid; a job without a JobSet stands for itself."""
+        """JobSet uid to job uid, not stored yet. A job without a JobSet is mapped to itself."""
         self._below: dict[str, set[str]] = {}
-        """Of jobs that exist: the uids of their JobSets."""
+        """Uids of the JobSets of existing jobs."""
         self._opened: dict[str, bytes] = {}
         self._noted: dict[str, int] = {}
         """A hash of the last stored state of each job, to ignore changes that are only progress reports."""
@@ -140,7 +140,7 @@ class Keeper:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(records, bytes) in the archive; (0, 0) until it was measured."""
+        """(records, bytes) in the archive; (0, 0) before the first measurement."""
         return self._archive.totals or (0, 0)
 
     @asynccontextmanager
@@ -161,7 +161,7 @@ class Keeper:
             self._thread.shutdown()
 
     async def archive(self, job: Object) -> bool:
-        """The effect: the record of a finished job, on disk. True when the ledger has changed."""
+        """Performs the effect: stores the record of a finished job. Returns whether the ledger has changed."""
         uid = job["metadata"]["uid"]
         await self._client.durable(int(job["metadata"]["resourceVersion"]))
         failpoints.hit("history.before_logs")
@@ -184,7 +184,7 @@ class Keeper:
         return before != str(trouble)
 
     async def _put(self, record: JobRecord, sources: RecordSources, *, note: bool = False) -> ArchiveError | None:
-        """`note`: first stores what is known about its JobSets, because they will not be seen again."""
+        """`note`: first store the uids of its JobSets, because they will not be seen again."""
         try:
             if self._keep_logs is not None:
                 await self._call(partial(_keep_all, self._keep_logs, sources))
@@ -200,7 +200,7 @@ class Keeper:
         return await waiting.done
 
     async def _write(self) -> None:
-        """One transaction for all records that are waiting."""
+        """Writes all waiting records in one transaction."""
         while True:
             await self._work.wait()
             self._work.clear()
@@ -245,7 +245,8 @@ class Keeper:
 
         async def change(event: WatchEvent) -> None:
             if event.type == "DELETED":
-                # Many are deleted together (a namespace, one TTL for all): their records share transactions.
+                # Many jobs may be deleted at once (with a namespace, or by a shared TTL); their records share
+                # transactions.
                 await self._slots.acquire()
                 self._scope.spawn(self._record_one_deletion(model(event.object)), name="history.bury")
             else:
@@ -254,9 +255,10 @@ class Keeper:
         await follow(self._client, self._clock, model.gvr, begin, change, namespace=self._namespace)
 
     def _list_vanished(self, model: type[TrainingJob], present: set[str]) -> list[Object]:
-        """Of that kind, as they were last seen: from the notes, which lag, else from the record of its end."""
+        """Deleted jobs of this kind, in their last known state: the stored one, which may be outdated, otherwise the
+        one in the record."""
         known = self._archive.list_open()
-        # What is archived from now on is watched: only an earlier life can have left such records.
+        # Later deletions are seen by the watch, so only records of an earlier process have to be checked.
         records = [self._archive.find(uid) for uid in sorted(self._inherited - present - known.keys())]
         known |= {record.uid: record.document["trainjob"] for record in records if record is not None}
         gone = [job for uid, job in known.items() if uid not in present and isinstance(read_training_job(job), model)]
@@ -279,7 +281,7 @@ class Keeper:
         if not job.has_jobset:
             self._see_gang(uid, uid)
         if job.is_finished:
-            # It reports no more, and there may be very many: nothing is remembered of it.
+            # It reports nothing any more, and there may be many such jobs, so do not keep their state in memory.
             if uid not in self._kept:
                 self._see_report(job)
             self._said.pop(uid, None)
@@ -321,7 +323,7 @@ class Keeper:
             self._slots.release()
 
     async def _record_deletion(self, job: TrainingJob, gaps: tuple[str, ...] = ()) -> None:
-        """The object is gone: its record gets the last word, and who had it."""
+        """Stores the final record of a deleted job, with who deleted it."""
         uid = job.uid
         self._opened.pop(uid, None)
         self._noted.pop(uid, None)
@@ -337,13 +339,13 @@ class Keeper:
         try:
             sources = await self._gather(job.raw, self._below.pop(uid, ()))
         except (StatusError, OSError) as error:
-            # The last that was seen of the job is in hand; what was below it goes while the server does not answer.
+            # The last state of the job is known; its children may be deleted while the server does not answer.
             sources = RecordSources(job.raw, gaps=(f"what belonged to it could not be read: {error}",))
         delay = Backoff(_RETRY)
         while trouble := await self._put(
             build_record(sources, RecordedDeletion(moment, by, why), gaps), sources, note=True
         ):
-            # The object is gone, so this is the only copy. It is held until it can be written.
+            # The object is deleted, so this is the only copy; retry until it is stored.
             log.error("record of a deleted job not written", extra={"action": "history.failed", "error": str(trouble)})
             await self._clock.sleep(delay.next())
         failpoints.hit("history.after_last_word")
@@ -380,7 +382,7 @@ class Keeper:
         try:
             await self._call(partial(self._keep_notes, opened, jobsets, points))
         except ArchiveError:
-            # Newer ones may have arrived meanwhile; they take precedence.
+            # Newer ones may have arrived in the meantime; they take precedence.
             self._opened, self._jobsets = {**opened, **self._opened}, {**jobsets, **self._jobsets}
             self._points = [*points, *self._points][-_MOST_POINTS:]
             self._dirty.set()
@@ -401,7 +403,7 @@ def _wants_no_results(record: JobRecord) -> bool:
 
 
 def _drop_report(job: TrainingJob) -> Object:
-    """The job without what its program says: that comes every few seconds, and is kept as a series."""
+    """The job without its progress report, which changes every few seconds and is stored as a series."""
     meta = {key: value for key, value in job.meta.items() if key not in _COUNTERS}
     status = {key: value for key, value in job.status.items() if key != "trainerStatus"}
     return {**job.raw, "metadata": meta, "status": status}

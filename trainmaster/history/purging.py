@@ -20,7 +20,7 @@ from trainmaster.shim.trees import TreeWalk, remove_tree
 
 
 def find_moment(seconds: float, now: datetime) -> str:
-    """The time that long ago, in the format of records."""
+    """The time this many seconds ago, in the format of records."""
     return format_time(now - timedelta(seconds=seconds))
 
 
@@ -37,8 +37,8 @@ def remove_results(directory: Path, uid: str) -> None:
 
 
 def measure_results(directory: Path, uid: str) -> int:
-    """Ignores files that disappear or move meanwhile, because Pods of the job may still be ending. A sparse file counts
-    only with what is on disk, so that no records are deleted for a merely claimed size."""
+    """Ignores files that disappear or move in the meantime, because Pods of the job may still be terminating. A sparse
+    file counts with its size on disk, so that a huge apparent size does not cause records to be deleted."""
     try:
         walk = TreeWalk(str(directory / RESULTS / uid))
     except OSError:

@@ -1,7 +1,7 @@
-"""What is kept of a job. Pure: from the objects, as they are at that moment, to one JSON document.
+"""The record of a job. Pure: builds one JSON document from the current objects.
 
-A record is written when a job has ended, and replaced when it is deleted. The second one sees less (its children may be
-gone), so what only the first one contained is kept (`merge`).
+A record is written when a job has ended, and replaced when it is deleted. The second one may contain less (children may
+be deleted), so it is completed from the first one (`merge`).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.objects import ObjectModel
 
 Document: TypeAlias = Object
-"""What is kept, as JSON."""
+"""A stored object, as JSON."""
 
 DELETED = "Deleted"
-"""State of a job that was deleted before its end."""
+"""The state of a job that was deleted before its end."""
 _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSources:
-    """What the record is made from. Everything but the job may be missing."""
+    """The objects that a record is built from. All except the job may be missing."""
 
     job: Fields
     snapshot: Object | None = None
-    """The ConfigMap with the runtime at the time."""
+    """The ConfigMap with the snapshot of the runtime."""
     jobsets: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
     pods: Sequence[Object] = ()
@@ -118,7 +118,7 @@ def merge(old: JobRecord, new: JobRecord) -> JobRecord:
 
 
 def _unite(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
-    """Merged by uid; the newer of two, at the position of the older."""
+    """Merged by uid: the newer version of each object, at the position of the older."""
     merged = {entry["uid"]: entry for entry in old}
     merged.update({entry["uid"]: entry for entry in new})
     return list(merged.values())
@@ -130,7 +130,7 @@ def _strip(obj: Fields) -> Document:
 
 
 def _sum_up(obj: Object) -> Document:
-    """Identity, labels and status of a child: its spec follows from the job and the runtime."""
+    """Identity, labels and status of a child. Its spec follows from the job and the runtime."""
     child = ObjectModel(obj)
     status = dict(child.status)
     for name in _CONTAINER_LISTS:

@@ -1,8 +1,8 @@
-"""Collects the content of a record through any client, and copies the logs of Pods: history on a cluster.
+"""History on a cluster: collects the content of a record through any client, and copies the logs of Pods.
 
 Children, events and logs are not watched but read when a job has ended, and again when its object is deleted. What the
-cluster no longer provides is named in the record as a gap. If the server does not answer, StatusError or OSError is
-raised, and the caller decides whether to wait.
+cluster no longer has is listed in the record as a gap. If the server does not answer, StatusError or OSError is raised,
+and the caller decides whether to wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainmaster.jobs.models.pods import Pod
 
 PODS_GONE = "its Pods were gone before their logs could be copied"
 _MOST_EVENTS_OF = 100
-"""Objects whose events are asked for, one request each: the job and JobSets first, Pods last."""
+"""The maximum number of objects whose events are requested, one request each: the job and JobSets first, Pods last."""
 
 
 class ClientGather:
@@ -100,13 +100,13 @@ def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
         count = int(one.get("restartCount") or 0)
         if count:
             yield one["name"], count - 1, True
-        # A running container's log is copied when it has ended and is complete.
+        # The log of a running container is copied once it has terminated and the log is complete.
         if "terminated" in read_fields(one, "state"):
             yield one["name"], count, False
 
 
 def _write(file: Path, raw: bytes) -> None:
-    """In the shims' format; a cluster does not tell the stream of a line. All or nothing."""
+    """Writes the shims' format, atomically. The stream of each line is unknown on a cluster."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = []
     for line in raw.splitlines():

@@ -79,7 +79,7 @@ def name_logs(logs: Sequence[ArchivedLog]) -> str:
 
 
 def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Iterator[str]:
-    """One job, for people."""
+    """The details of one job as text."""
     document, job = record.document, read_training_job(record.document["trainjob"])
     yield f"Name:       {record.name}"
     yield f"Namespace:  {record.namespace}"
@@ -114,7 +114,7 @@ def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Po
 
 
 def _describe_failure(job: TrainingJob, state: str) -> Iterator[str]:
-    """Why it failed: who and how, and below it what that rank said last."""
+    """Why it failed: which rank and how, followed by its last lines."""
     condition = job.end_condition
     if condition is None or state != FAILED:
         return
@@ -125,7 +125,7 @@ def _describe_failure(job: TrainingJob, state: str) -> Iterator[str]:
     if first and failure.get("message"):
         yield "Last words:"
         lines = failure["message"].splitlines()
-        # A program may have written what would move the cursor of whoever reads this.
+        # Remove control characters, which could otherwise affect the reader's terminal.
         yield from ("  " + "".join(char if char.isprintable() else " " for char in line) for line in lines)
 
 

@@ -41,12 +41,12 @@ class Output:
     link: str = ""
     """The target of a symbolic link."""
     root: Path = Path()
-    """The directory that was searched, which only we can change."""
+    """The directory that was searched, which jobs cannot replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workdir:
-    """What rank 0 of one attempt left."""
+    """The working directory that rank 0 of one attempt left."""
 
     pod: str
     attempt: int
@@ -75,14 +75,14 @@ def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
             kept_at = (place / ABOUT).stat().st_mtime
         except FileNotFoundError:
             continue  # being removed
-        # A power failure may have left the note empty; the files exist nevertheless.
+        # The metadata may be empty after a power failure; the files exist nevertheless.
         pod, attempt = str(about.get("pod") or place.name), int(about.get("attempt") or 0)
         found.append(Workdir(pod, attempt, kept_at, place / FILES))
     return sorted(found, key=lambda workdir: (-workdir.attempt, -workdir.kept_at, workdir.pod))
 
 
 def _list_below(root: Path, prefix: str) -> Iterator[Output]:
-    """By descriptor: the job may be running, and could replace a directory by a link meanwhile."""
+    """Uses directory descriptors, because a running job could replace a directory by a link in the meantime."""
     try:
         walk = TreeWalk(os.fspath(root))
     except OSError:

@@ -1,8 +1,8 @@
 """A job's progress reports as a series. Pure: converts reports to points, and chooses which points to keep.
 
-A point is a report with its metrics as numbers. A series is bounded: when it is full it is thinned to less than half,
-evenly over the life of the job, and the first and the last point are always kept. So a job of a minute keeps every
-report, and one of a month a point every few hours, with the newest part a little denser.
+A point is a report with its metrics as numbers. The length of a series is limited: a full series is thinned to less
+than half, evenly over the lifetime of the job, and the first and last points are always kept. So a job of a minute
+keeps every report, and a job of a month keeps one every few hours, slightly more for the most recent part.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from trainmaster.kit.clock import format_time, parse_time
 LIMIT = 512
 """Points per job, about 50 to 500 bytes each."""
 _MOST_METRICS = 32
-"""Of one point."""
+"""The maximum number of metrics of a point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     at: int
-    """Seconds since 1970."""
+    """Seconds since the epoch."""
     progress: int | None = None
     left: int | None = None
     """Remaining seconds as estimated by the program."""
@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One metric over the life of a job."""
+    """The values of one metric over the lifetime of a job."""
 
     name: str
     first: float
@@ -55,7 +55,7 @@ def load(at: int, raw: bytes) -> Point:
 
 
 def read_point(job: Fields) -> Point | None:
-    """What the job's status says now; None when its program has said nothing."""
+    """The report in the job's current status; None if there is none."""
     report = read_fields(job, "status", "trainerStatus")
     try:
         at = int(parse_time(report["lastUpdatedTime"]).timestamp())
@@ -70,7 +70,7 @@ def read_point(job: Fields) -> Point | None:
 
 
 def _read_number(text: str | float) -> float | None:
-    """JSON has no nan and infinities; None if it is not a number."""
+    """None for text that is not a number, and for NaN and infinities, which JSON does not have."""
     try:
         number = float(text)
     except (TypeError, ValueError):
@@ -79,7 +79,7 @@ def _read_number(text: str | float) -> float | None:
 
 
 def choose_dropped(moments: Sequence[int], limit: int = LIMIT) -> list[int]:
-    """Which of these times (in order) to drop; none while there is room."""
+    """Which of these times (in order) to drop; empty while there is room."""
     if len(moments) <= limit:
         return []
     step = (moments[-1] - moments[0]) / (limit // 2)
