@@ -1,8 +1,7 @@
-"""Suspending, resuming and restarting a job through any client: what the commands and the REST API share.
+"""Suspends, resumes and restarts jobs through any client; shared by the commands and the REST API.
 
-Each is one write that carries the job's uid, so that a job which was made anew under the name meanwhile is not
-meant. A restart of a job that runs is one annotation (`api.training.restarts`); one that has ended is made again under
-a new name.
+Each operation is one write with the job's uid, so it never affects a new job with the same name. Restarting a running
+job sets an annotation (`api.training.restarts`); a finished job is created again under a new name.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NAMES = 1000
 
 
 async def set_suspended(client: Client, job: TrainingJob, suspend: bool) -> bool:
-    """Whether anything had to be changed."""
+    """Returns whether the job had to be changed."""
     if job.is_suspended is suspend:
         return False
     patch = {"metadata": {"uid": job.uid}, **job.build_suspension(suspend)}
@@ -35,8 +34,8 @@ async def set_suspended(client: Client, job: TrainingJob, suspend: bool) -> bool
 async def ask_for_attempt(
     client: Client, job: TrainJob, jobset: JobSet | None, annotations: Mapping[str, str] | None = None
 ) -> int:
-    """Asks for the next attempt of a job that has not ended; its number. Conflict when the job has changed since it
-    was read: the revision proves that it has not ended, and that nobody else just asked."""
+    """Requests the next attempt of a job that has not ended; returns its number. Raises Conflict if the job has changed
+    since it was read: the revision ensures that it has not ended and that nobody else has requested an attempt."""
     attempt = decide_next(job.raw, None if jobset is None else jobset.raw)
     patch = {"metadata": {**job.head, "annotations": {**(annotations or {}), RESTART: str(attempt)}}}
     await client.patch(job.gvr, job.name, PatchType.MERGE, patch, job.namespace)
@@ -44,13 +43,13 @@ async def ask_for_attempt(
 
 
 def build_rerun(job: Fields, name: str) -> Object:
-    """The job that repeats one that has ended."""
+    """A new job that repeats a finished one."""
     meta = job["metadata"]
     return build_manifest(job, name, {RERUN_OF: f"{meta['name']} {meta['uid']}"})
 
 
 async def repeat(client: Client, job: TrainingJob, names: Iterable[str]) -> Object | None:
-    """The same job again under the first of these names that is free; None when none is."""
+    """Creates the same job under the first of these names that is free; None if none is."""
     for name in names:
         try:
             return await client.create(job.gvr, build_rerun(job.raw, name), job.namespace)
@@ -60,7 +59,7 @@ async def repeat(client: Client, job: TrainingJob, names: Iterable[str]) -> Obje
 
 
 def list_new_names(name: str) -> list[str]:
-    """my-job-2, my-job-3, ...; after my-job-2 comes my-job-3. Names have at most 63 characters."""
+    """my-job-2, my-job-3, ...; for my-job-2 they start with my-job-3. Names have at most 63 characters."""
     match = re.fullmatch(r"(.+)-(\d{1,6})", name)
     base, first = (match[1], int(match[2]) + 1) if match else (name, 2)
     return [f"{base[: 62 - len(str(number))].rstrip('-')}-{number}" for number in range(first, first + _NAMES)]

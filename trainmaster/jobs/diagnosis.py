@@ -1,8 +1,8 @@
-"""Why a job does not end, does not go, or went too early: from what a server shows to findings with a fix each.
+"""Diagnoses jobs that do not end, are not deleted, or were deleted too early; each finding suggests a fix.
 
-Pure. Works on what any API server answers, whoever runs the controllers. `trainmaster doctor trainjob` collects the
-`Case` and prints the findings. A `problem` keeps something from working; a `note` is a trap, or worth knowing.
-To add a check, write a function and put it in `CHECKS`.
+Pure. Works with any API server, whichever controllers run. `trainmaster doctor trainjob` collects the `Case` and prints
+the findings. A `problem` prevents something from working; a `note` is a pitfall, or worth knowing. To add a check,
+write a function and add it to `CHECKS`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainmaster.kit.clock import format_time, parse_time
 NOTE, PROBLEM = "note", "problem"
 _BUSY = ("Running", "Pending")
 _LATE = 30.0
-"""Seconds after which something that should have happened counts as not happening."""
+"""Seconds after which something that should have happened is considered overdue."""
 _MOST_SKEW = 5.0
 _MANY_RETRIES = 20
 
@@ -39,30 +39,30 @@ class CheckResult:
     state: str
     seen: str
     fix: str = ""
-    """A command, or what to do where no command can."""
+    """A command, or what to do if no command can fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All that was seen of one training job."""
+    """Everything known about one training job."""
 
     job: TrainingJob
     now: datetime
-    """By the server's clock, which wrote the times."""
+    """The time by the server's clock, which also wrote the times in objects."""
     runtime: Object | None = None
-    """The live one."""
+    """The live runtime."""
     snapshot: bool = False
-    """Whether the job has its own copy of the runtime."""
+    """Whether the job has a snapshot of the runtime."""
     jobsets: Sequence[JobSet] = ()
     jobs: Sequence[Job] = ()
     pods: Sequence[Pod] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     forbidden: Sequence[tuple[str, str]] = ()
-    """(verb, resource) that whoever asks may not do."""
+    """(verb, resource) pairs that the user is not allowed."""
     skew: float | None = None
-    """Seconds by which the server's clock is ahead of ours."""
+    """How many seconds the server's clock is ahead of ours."""
     retries: Mapping[str, float] = field(default_factory=dict)
-    """Per controller, from metrics: passes that ended in a conflict or the like, and refused deletions."""
+    """Per controller, from metrics: passes that failed, for example with a conflict, and refused deletions."""
 
     @property
     def place(self) -> str:
@@ -70,7 +70,7 @@ class Case:
 
     @property
     def subject(self) -> str:
-        """For kubectl."""
+        """The job as kubectl names it."""
         return f"{self.job.word} {self.place}"
 
 
@@ -125,7 +125,7 @@ def check_annotation_values(case: Case) -> Iterator[CheckResult]:
 
 
 def check_level(case: Case) -> Iterator[CheckResult]:
-    """The trap: a TTL in a template deletes what the TrainJob runs and leaves the TrainJob."""
+    """A TTL in a template deletes the TrainJob's children but not the TrainJob, which is a common mistake."""
     runtime = case.runtime
     if runtime is None:
         return
@@ -160,7 +160,7 @@ def check_children(case: Case) -> Iterator[CheckResult]:
 
 
 def check_leaks(case: Case) -> Iterator[CheckResult]:
-    """Pods that work for a job that is over."""
+    """Pods still running for a finished job."""
     end = case.job.end
     if end is None or (case.now - parse_time(end[1])).total_seconds() < _LATE:
         return
@@ -178,7 +178,7 @@ def check_leaks(case: Case) -> Iterator[CheckResult]:
 
 
 def check_deadline(case: Case) -> Iterator[CheckResult]:
-    """Only where nobody acts on it: the exact times are the controller's business."""
+    """Only reports a deadline that nothing enforces; the exact times are up to the controller."""
     term = find_deadline(case.job.raw, case.runtime)
     started = [parse_time(pod.started_at) for pod in case.pods if pod.started_at]
     if term is None or not started or case.job.end is not None:

@@ -1,8 +1,8 @@
-"""What a janitor would take away, and why. Pure: from lists of objects to a plan that a person can read first.
+"""Plans what `trainmaster cleanup` deletes, and why. Pure: turns lists of objects into a plan that a person can review.
 
-Works on what any API server lists, with our controllers, upstream's, or none. Finished jobs are chosen by age, state,
-label and owner; orphans are children whose training job, JobSet or Job is gone; a finalizer is cleared only from an
-object that is on its way out already, and only when asked for.
+Works with any API server, with our controllers, upstream's, or none. Finished jobs are selected by age, state, label
+and owner; orphans are children whose training job, JobSet or Job no longer exists; a finalizer is cleared only if
+requested, and only from an object that is already being deleted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _ORDINARY = ("foregroundDeletion", "orphan")
 
 @dataclass(frozen=True, slots=True)
 class FinishedJobFilter:
-    """Which finished jobs; an empty value does not choose."""
+    """Which finished jobs to select; empty values do not restrict the selection."""
 
     state: str = ""
     older_than: float = 0.0
-    """Seconds since the end."""
+    """Minimum seconds since the end."""
     owner: str = ""
     """`NAME` or `KIND/NAME` of an owner reference."""
 
@@ -48,7 +48,7 @@ class Removal:
 
 
 def plan_finished(jobs: Iterable[TrainingJob], wanted: FinishedJobFilter, now: datetime) -> Iterator[Removal]:
-    """Finished jobs that are chosen and not on their way out."""
+    """The selected finished jobs that are not being deleted."""
     for job in jobs:
         if job.end is None or job.is_deleting:
             continue
@@ -60,7 +60,7 @@ def plan_finished(jobs: Iterable[TrainingJob], wanted: FinishedJobFilter, now: d
 
 
 def plan_stuck(jobs: Iterable[TrainingJob], now: datetime) -> Iterator[Removal]:
-    """Jobs that somebody has deleted and a finalizer keeps."""
+    """Deleted jobs that a finalizer keeps."""
     for job in jobs:
         foreign = list_foreign_finalizers(job)
         if job.is_deleting and foreign:
@@ -70,8 +70,8 @@ def plan_stuck(jobs: Iterable[TrainingJob], now: datetime) -> Iterator[Removal]:
 
 
 def plan_orphans(jobs: Iterable[TrainingJob], found: Mapping[GVR, Sequence[Object]]) -> Iterator[Removal]:
-    """Of the JobSets, Jobs and Pods that were found: those whose parent is gone. What goes with another orphan is not
-    named again."""
+    """The given JobSets, Jobs and Pods whose parent is gone. Objects that are deleted with another orphan are not
+    listed again."""
     alive, doomed = {job.uid for job in jobs}, set[str]()
     for gvr, parents in ((JOB_SETS, [*TRAINING_KINDS]), (JOBS, ["JobSet"]), (PODS, ["Job", *TRAINING_KINDS])):
         for obj in map(ObjectModel, found.get(gvr, ())):
@@ -93,7 +93,7 @@ def plan_orphans(jobs: Iterable[TrainingJob], found: Mapping[GVR, Sequence[Objec
 
 
 def list_foreign_finalizers(obj: ObjectModel) -> list[str]:
-    """Those that keep a deleted object until somebody else removes them."""
+    """The finalizers that keep a deleted object until somebody else removes them."""
     return [name for name in obj.finalizers if name not in _ORDINARY]
 
 
@@ -110,7 +110,8 @@ def _has_owner(obj: ObjectModel, owner: str) -> bool:
 
 
 def _was_made_for_a_job(gvr: GVR, obj: ObjectModel) -> bool:
-    """Nobody owns it, and its labels say that a controller made it: somebody deleted its parent and kept it."""
+    """Whether it has no owner, although its labels say that a controller created it: its parent was deleted with orphan
+    propagation."""
     if obj.owners:
         return False
     if gvr == JOB_SETS:

@@ -1,6 +1,6 @@
-"""The kinds of training jobs: whoever reads jobs asks here, and works with `TrainingJob`.
+"""The kinds of training jobs. Code that reads jobs uses this module and works with `TrainingJob`.
 
-To add a kind, write its model beside `jobs.models.trainjobs` and put it in the table.
+To add a kind, write its model next to `jobs.models.trainjobs` and add it to the table.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ TRAINING_KINDS: dict[str, type[TrainingJob]] = {"TrainJob": TrainJob}
 
 
 def read_training_job(raw: Fields) -> TrainingJob:
-    """The model of its kind; without a kind it is a TrainJob. KeyError for what is no training job."""
+    """The model of the object's kind; TrainJob if it has no kind. Raises KeyError if it is not a training job."""
     return TRAINING_KINDS[raw.get("kind") or "TrainJob"](raw)
 
 
 def find_kind(word: str) -> type[TrainingJob] | None:
-    """By the word for one or many of them in a command: trainjob, trainjobs."""
+    """By its singular or plural name in commands: trainjob, trainjobs."""
     for model in TRAINING_KINDS.values():
         if word.removesuffix("s") == model.gvr.plural.removesuffix("s"):
             return model
@@ -27,7 +27,7 @@ def find_kind(word: str) -> type[TrainingJob] | None:
 
 
 def find_place(pod: Fields) -> PodPlace | None:
-    """Which rank of which training job a Pod is; None for one that belongs to no training job."""
+    """Which rank of which training job a Pod is; None if it belongs to no training job."""
     for model in TRAINING_KINDS.values():
         place = model.find_place(pod)
         if place is not None:

@@ -1,4 +1,4 @@
-"""Training jobs of all kinds, through any client, and the objects that belong to one; None where there are none."""
+"""Finds training jobs of all kinds, and the objects that belong to them, through any client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainmaster.jobs.models.training import TrainingJob
 
 
 async def get_training_job(client: Client, namespace: str, name: str) -> TrainingJob:
-    """The job of that name, of whichever kind; NotFound."""
+    """The job with this name, of any kind. Raises NotFound."""
     missing: NotFound | None = None
     for model in TRAINING_KINDS.values():
         try:
@@ -27,7 +27,7 @@ async def get_training_job(client: Client, namespace: str, name: str) -> Trainin
 
 
 async def list_training_jobs(client: Client, namespace: str = "", label_selector: str = "") -> list[TrainingJob]:
-    """Of all kinds that the server has; NotFound where it has none of them."""
+    """Jobs of all kinds that the server has. Raises NotFound if it has none of the kinds."""
     found: list[TrainingJob] = []
     missing: list[NotFound] = []
     for model in TRAINING_KINDS.values():
@@ -43,7 +43,7 @@ async def list_training_jobs(client: Client, namespace: str = "", label_selector
 
 
 async def find_readable(client: Client, gvr: GVR, name: str, namespace: str = "") -> Object | None:
-    """None where it does not exist, and where it may not be read."""
+    """None if it does not exist or the caller may not read it."""
     try:
         return await client.get(gvr, name, namespace)
     except StatusError as error:
@@ -53,7 +53,7 @@ async def find_readable(client: Client, gvr: GVR, name: str, namespace: str = ""
 
 
 async def find_runtime(client: Client, job: TrainingJob) -> Object | None:
-    """The runtime that a job refers to, as it is now."""
+    """The current runtime that a job refers to."""
     gvr = find_runtime_gvr(job.runtime) if job.runtime else None
     if gvr is None:
         return None
@@ -62,7 +62,7 @@ async def find_runtime(client: Client, job: TrainingJob) -> Object | None:
 
 
 async def find_jobset(client: Client, job: TrainingJob) -> JobSet | None:
-    """The JobSet of this very job."""
+    """The JobSet that belongs to this job, checked by uid."""
     if not job.has_jobset:
         return None
     try:
@@ -73,16 +73,16 @@ async def find_jobset(client: Client, job: TrainingJob) -> JobSet | None:
 
 
 class JobParts(NamedTuple):
-    """What there is of a job besides itself."""
+    """The objects that belong to a job."""
 
     jobset: JobSet | None
     uids: frozenset[str]
-    """Of its JobSets that exist, or its own where it has none: what `PodPlace.jobset` says of its Pods."""
+    """The uids of its existing JobSets, or its own if it has none, as in `PodPlace.jobset` of its Pods."""
     pods: list[Object]
 
 
 async def read_parts(client: Client, job: TrainingJob) -> JobParts:
-    """Of this very job, not of another one that had its name."""
+    """The parts of this job, not of an earlier one with the same name."""
     jobset = await find_jobset(client, job)
     if job.has_jobset and jobset is None:
         return JobParts(None, frozenset(), [])

@@ -1,4 +1,4 @@
-"""A job as its author wrote it, to be submitted again. Pure; used by history and by `trainmaster restart`."""
+"""A job as its author wrote it, to submit it again. Pure; used by history and `trainmaster restart`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_THE_OLD_ONE = ("kubectl.kubernetes.io/last-applied-configuration", RESTART)
 
 
 def build_manifest(job: Fields, name: str, annotations: Mapping[str, str] | None = None) -> Object:
-    """Under that name, without what the server added and not suspended; with these annotations besides."""
+    """Has this name, none of the fields that the server added, and these additional annotations; not suspended."""
     meta = {key: value for key, value in job["metadata"].items() if key not in _OF_THE_SERVER}
     kept = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key not in _OF_THE_OLD_ONE}
     kept |= annotations or {}

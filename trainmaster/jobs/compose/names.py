@@ -17,9 +17,9 @@ def get_longest(nodes: int = 1) -> int:
 
 
 MANY_NODES = 100_000
-"""More nodes than any job has: a name that is valid for them is valid for every job."""
+"""More nodes than any job has, so a name that is valid with it is valid for every job."""
 
 
 def is_job_name(name: str, longest: int) -> bool:
-    # Compiled on use, to keep the start of commands that name no job fast.
+    # Compiled when used, so that commands without a job name start faster.
     return len(name) <= longest and re.fullmatch(_NAME, name) is not None

@@ -38,9 +38,9 @@ class MountedCode:
     """Including its name."""
     path: str
     replaces: str = ""
-    """The ConfigMap that it replaces if a template names it."""
+    """The ConfigMap that the code replaces, if a template refers to it."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the job about the origin of the code."""
+    """Annotations for the job that say where the code comes from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,13 @@ _DOLLARS = r"\$\$+|\$(?=\()"
 
 @dataclass(frozen=True, slots=True)
 class TrainJobShape:
-    """Which fields a server's TrainJobs have. Trainer 2.1 has `podTemplateOverrides`, later releases have
-    `runtimePatches`; fields for terms are not in every release, and equivalent annotations replace them."""
+    """The fields that a server supports in TrainJobs. Trainer 2.1 has `podTemplateOverrides`, later releases have
+    `runtimePatches`. Not every release has fields for TTL and deadline; annotations replace them."""
 
     manager: str
-    """The manager of the patches."""
+    """The manager name in the patches."""
     fields: frozenset[str]
-    """Names of the fields of `TrainJob.spec` that the server knows."""
+    """The names of the fields of `TrainJob.spec` that the server knows."""
 
     @property
     def has_overrides(self) -> bool:
@@ -97,7 +97,7 @@ def complete(request: JobRequest, template: Object, shape: TrainJobShape) -> Obj
 
 
 def _finish(trainjob: Object, request: JobRequest, shape: TrainJobShape) -> Object:
-    """Adds labels, annotations and terms, in the shape that the server supports."""
+    """Adds labels, annotations, TTL and deadline, in the shape that the server supports."""
     spec, notes = trainjob["spec"], {**read_annotations(trainjob), **request.annotations}
     if request.code is not None:
         notes |= request.code.annotations
@@ -185,7 +185,7 @@ def _add_to_pods(override: Object, request: JobRequest) -> bool:
 
 
 def _replace_code(volumes: list[Object], code: MountedCode) -> bool:
-    """Whether a template already has a volume for the code; it is replaced by this code, with the same mounts."""
+    """Replaces the volume for the code in a template, keeping its mounts. Returns whether there is one."""
     for number, volume in enumerate(volumes):
         if code.replaces and read_text(volume, "configMap", "name") == code.replaces:
             volumes[number] = {**code.volume, "name": volume["name"]}
@@ -267,7 +267,7 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
 
 
 def _set_restarts(jobset: Object, restarts: int) -> None:
-    """A failure restarts the whole gang, up to this often; a single rank is never restarted."""
+    """A failure restarts the whole gang, up to this many times; single ranks are never restarted."""
     policy = dict(jobset.get("failurePolicy") or {})
     jobset["failurePolicy"] = {**policy, "maxRestarts": restarts}
     for job in list_jobs(jobset):

@@ -1,4 +1,4 @@
-"""The first half of `jobs.logs.stream`: what there is of a job's logs, attempt by attempt, merged by time."""
+"""The first part of `jobs.logs.stream`: the existing logs of a job, attempt by attempt, merged by time."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
 
 _TURN = 100
-"""Lines."""
+"""The number of lines after which other tasks get a turn."""
 
 
 class RunSource(NamedTuple):
-    """One run of one container, from its Pod or from what was kept."""
+    """One run of a container, read from its Pod or from a kept log."""
 
     place: PodPlace
     container: str
@@ -106,7 +106,7 @@ async def _read_source(
     place = source.place
     position = positions.get(place, source.container)
     if position.restart > source.restart:
-        # Another stream has handed it out.
+        # Already returned by another stream.
         return
     if position.restart != source.restart:
         position.enter(source.restart)
@@ -130,7 +130,7 @@ async def _read_source(
             async for line in lines:
                 yield build(line)
     except NotFound:
-        # It went meanwhile; what it left may have been kept.
+        # The Pod was deleted in the meantime; its log may have been kept.
         for log in kept.list_logs("", {place.jobset}):
             if (log.place.pod, log.container, log.restart) == (place.pod, source.container, source.restart):
                 for line in read_kept(kept, log, wanted, position):
@@ -142,7 +142,7 @@ async def _read_source(
 
 
 def read_kept(kept: Kept, log: KeptLog, wanted: JobLogOptions, position: Position) -> Iterator[Stamped]:
-    """What is wanted of a kept log, after the position."""
+    """The requested lines of a kept log after the position."""
     lines = skip_known(kept.read(log), position)
     if wanted.since_time:
         since = sort_key(wanted.since_time)
@@ -153,7 +153,7 @@ def read_kept(kept: Kept, log: KeptLog, wanted: JobLogOptions, position: Positio
 async def read_leftovers(
     logs: Sequence[KeptLog], wanted: JobLogOptions, kept: Kept, positions: Positions
 ) -> AsyncGenerator[Entry, None]:
-    """Kept logs of Pods that nobody saw alive, merged."""
+    """Kept logs of Pods that were never seen by a watch, merged."""
     sources = [RunSource(log.place, log.container, log.restart, kept=log) for log in logs]
     merged = _merge_sources(None, "", sources, wanted, kept, positions)
     async with aclosing(merged):
@@ -169,10 +169,10 @@ async def _merge_sources(
     kept: Kept,
     positions: Positions,
 ) -> AsyncGenerator[Entry, None]:
-    """All lines by time; lines of one container stay in their order, whatever their times say."""
+    """All lines sorted by time; lines of one container stay in order, whatever their times."""
     readers = [(source, _read_source(client, namespace, source, wanted, kept, positions)) for source in sources]
     heap: list[tuple[str, int, Entry]] = []
-    # The runs of one container come one after the other.
+    # The runs of a container are read one after the other.
     chains: dict[tuple[str, str], deque[AsyncGenerator[Entry, None]]] = {}
     for source, reader in sorted(readers, key=lambda entry: entry[0].restart):
         chains.setdefault((source.place.pod, source.container), deque()).append(reader)
@@ -189,13 +189,13 @@ async def _merge_sources(
             yield entry
             count += 1
             if count % _TURN == 0:
-                # Kept logs are files and never wait; others must get their turn.
+                # Reading kept logs never waits, so give other tasks a turn.
                 await asyncio.sleep(0)
             following = await _pull(order[number])
             if following is not None:
                 heappush(heap, (_get_key(following, key), number, following))
     except (StatusError, OSError):
-        # What was read of the others counts as handed out.
+        # Lines that were read already count as returned, so return them now.
         for _, _, entry in sorted(heap, key=lambda item: item[:2]):
             yield entry
         raise

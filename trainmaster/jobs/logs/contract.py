@@ -1,4 +1,4 @@
-"""What a stream of a job's logs is made of: lines and marks, what is wanted of them, and how far it was read."""
+"""The types of a job's log stream: lines and marks, the options, and the positions reached."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from trainmaster.kit.clock import Clock
 
 ATTEMPT, GAP, WAITING, TROUBLE = "attempt", "gap", "waiting", "trouble"
 _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.5)
-"""Seconds. A node keeps a Pod's logs just after its object has gone; the archive learns of JobSets a second late."""
+"""Seconds. A node keeps a Pod's logs just after the Pod is deleted; the archive learns of JobSets a second late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     attempt: int
-    """Of the gang, from 0."""
+    """The attempt of the gang, from 0."""
     job: str
     """The replicated job: `node`, `launcher`, `dataset-initializer`."""
     rank: int
     """The node within that job, from 0."""
     container: str
     time: str
-    """RFC 3339 with nanoseconds; "" when nobody knows."""
+    """RFC 3339 with nanoseconds; "" if unknown."""
     raw: bytes
     """As it was printed, without the line break."""
     restart: int = 0
-    """Of the container within its Pod."""
+    """The restart of the container within its Pod."""
     pod: str = ""
 
     @property
@@ -40,11 +40,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """Something that no process printed."""
+    """A remark that no process printed."""
 
     kind: str
-    """`attempt`: another attempt begins; `gap`: something is missing; `waiting`: why nothing runs yet; `trouble`: the
-    server does not answer, and is asked again."""
+    """`attempt`: another attempt begins; `gap`: something is missing; `waiting`: why nothing is running yet; `trouble`:
+    the server does not answer and is retried."""
     attempt: int
     text: str
 
@@ -56,15 +56,15 @@ Entry: TypeAlias = Line | LogMark
 class JobLogOptions:
     follow: bool = False
     attempt: int | None = None
-    """Only this one; None is all."""
+    """Only this attempt; None for all."""
     last_attempt: bool = False
-    """Nothing that is older than the newest attempt at the beginning."""
+    """Skip attempts before the newest one at the start of the stream."""
     rank: int | None = None
     job: str = ""
     container: str = ""
     since_time: str = ""
     tail: int | None = None
-    """So many lines of each container at the beginning; None is all."""
+    """The number of existing lines to return per container; None for all."""
 
     def fits(self, place: PodPlace, container: str = "") -> bool:
         return (
@@ -76,7 +76,7 @@ class JobLogOptions:
 
 
 class KeptLog(Protocol):
-    """The output of one run of one container of a Pod that may be gone."""
+    """The output of one run of a container, whose Pod may be deleted."""
 
     @property
     def place(self) -> PodPlace: ...
@@ -89,17 +89,17 @@ class KeptLog(Protocol):
 
 
 class Kept(Protocol):
-    """Logs that outlived their Pods: `trainmaster.history.kept_logs`."""
+    """Logs of deleted Pods: `trainmaster.history.kept_logs`."""
 
     def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
-        """Of the job with that uid; `jobsets` are uids that the caller knows besides."""
+        """The logs of the job with this uid; `jobsets` are further uids that the caller knows."""
         ...
 
     def read(self, log: KeptLog) -> Iterator[Stamped]: ...
 
 
 class NothingKept:
-    """On a cluster."""
+    """For a cluster, where no logs are kept."""
 
     def list_logs(self, job: str, jobsets: Collection[str]) -> Sequence[KeptLog]:
         return ()
@@ -109,7 +109,7 @@ class NothingKept:
 
 
 async def await_kept(clock: Clock, kept: Kept, job: str, jobsets: Collection[str], attempts: Collection[int]) -> None:
-    """Returns when something was kept of each of these attempts, or soon after: some have left nothing."""
+    """Waits until logs of each of these attempts are kept, but not for long, because an attempt may have no logs."""
     if isinstance(kept, NothingKept):
         return
     for pause in _PAUSES if attempts else ():
@@ -119,22 +119,22 @@ async def await_kept(clock: Clock, kept: Kept, job: str, jobsets: Collection[str
 
 
 class Positions:
-    """How far every log was read, by Pod and container. Shared by the beginning and the following."""
+    """How far each log was read, by Pod and container. Shared by `beginning` and `following`."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Position] = {}
         self._done: set[tuple[str, str, int]] = set()
         self.attempt: int | None = None
-        """The newest that a line or mark was handed out of."""
+        """The newest attempt of which a line or mark was returned."""
         self.floor = 0
-        """Attempts before it were handed out whole."""
+        """All attempts before this one were returned completely."""
 
     @classmethod
     def resume(cls, attempt: int, known: Mapping[tuple[str, str], Position]) -> Positions:
-        """Where another stream ended: in that attempt, with so much of each (Pod, container) handed out."""
+        """Continues where another stream ended: in this attempt, with these positions by (Pod, container)."""
         positions = cls()
         positions.attempt = positions.floor = attempt
-        # Copies: readers move them on before anything is handed out.
+        # Copies, because readers advance them before anything is returned.
         positions._known = {key: replace(position) for key, position in known.items()}
         return positions
 
@@ -148,11 +148,11 @@ class Positions:
         self._done.add((place.pod, container, restart))
 
     def is_finished(self, place: PodPlace, container: str, restart: int) -> bool:
-        """Whether that run was read to its end, or a later one was begun."""
+        """Whether the run was read to its end, or a later one was started."""
         position = self._known.get((place.pod, container))
         return (place.pod, container, restart) in self._done or (position is not None and position.restart > restart)
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether asking again may help."""
+    """Whether retrying may help."""
     return not isinstance(error, StatusError) or error.code >= 500 or error.code == 429

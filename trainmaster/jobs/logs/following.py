@@ -1,8 +1,8 @@
-"""The second half of `jobs.logs.stream`: what a job prints from now on, until it is over.
+"""The second part of `jobs.logs.stream`: what a job prints from now on, until it has ended.
 
-Watches (of the job, its JobSet if it has one, its Pods) keep a small picture of the job; every container of every Pod
-has a reader of its own that puts lines into one bounded queue. A reader of a later attempt begins only when those of
-the earlier ones are done. Iterate and close it in one task.
+Watches (of the job, its JobSet if it has one, and its Pods) maintain the state of the job. Each container of each Pod
+has a reader, which puts lines into one bounded queue. Readers of an attempt start only after those of earlier attempts
+have finished. Iterate and close it in the same task.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
 _QUEUE = 2000
-"""Lines that wait for a slow reader; more are left with the server."""
+"""The maximum number of lines queued for a slow consumer."""
 _RETRY = BackoffPolicy(first=0.1, cap=2.0)
 _STALE_SECONDS = 1.0
-"""After the end of a log that should go on: how long to wait for news of the Pod before asking again."""
+"""How long to wait for an update of the Pod, before retrying a log that ended although the container is running."""
 
 
 async def follow_lines(
@@ -72,16 +72,16 @@ class _Follower:
         self.namespace = job.namespace
         self._gone = False
         self._jobsets: list[str] = [] if job.has_jobset else [job.uid]
-        """Uids, in the order in which they were seen: what `PodPlace.jobset` says of its Pods."""
+        """Uids in the order in which they were seen, as in `PodPlace.jobset` of its Pods."""
         self._pods: dict[str, Object] = {}
         self._floor = positions.floor
         if wanted.last_attempt and positions.attempt is not None:
             self._floor = positions.attempt
         self._reading: dict[tuple[str, str], tuple[int, int]] = {}
-        """(Pod, container) -> (JobSet, attempt), of readers that are not done."""
+        """(Pod, container) -> (JobSet, attempt) of active readers."""
         self._read: set[tuple[str, str]] = set()
         self._attempts: set[int] = set()
-        """Those that a reader had Pods of."""
+        """The attempts that have had a reader."""
         self._marked: tuple[int, int] | None = None
         self._news = asyncio.Event()
         self._troubled = self._told_trouble = False
@@ -97,7 +97,7 @@ class _Follower:
         scope.spawn(self._follow(PODS, self._see_pod, label_selector=selector), name="joblogs.pods")
         scope.spawn(self._drive(scope), name="joblogs.drive")
 
-    # What is seen
+    # Watches
 
     async def _follow(
         self,
@@ -168,14 +168,14 @@ class _Follower:
         self._news = asyncio.Event()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """For news; what was looked at before must have been looked at without an await in between."""
+        """Waits for a change. There must be no await between reading the state and this call."""
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
         except TimeoutError:
             pass
 
-    # Who reads what
+    # Readers
 
     async def _drive(self, scope: Scope) -> None:
         checked = False
@@ -185,7 +185,7 @@ class _Follower:
             if self.over and not self._reading:
                 if checked:
                     break
-                # The Pods of the last moments may not have been seen yet.
+                # The last Pods may not have been seen by the watch yet.
                 checked = await self._look_again()
                 continue
             await self.wait()
@@ -229,7 +229,7 @@ class _Follower:
             self._notify()
 
     async def _tell(self) -> None:
-        """What the reader of the stream should know meanwhile, once each."""
+        """Sends marks about the state of the job and the server, each once."""
         attempt = self.positions.attempt or 0
         if self._troubled and not self._told_trouble:
             await self.queue.put(LogMark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
@@ -241,7 +241,8 @@ class _Follower:
         self._told_waiting = text
 
     async def mark(self, turn: tuple[int, int]) -> None:
-        """Before the first line of an attempt: what was missed of earlier ones, and that it begins."""
+        """Called before a line is returned: returns what is missing of earlier attempts, and marks the start of a new
+        attempt."""
         if self._marked == turn:
             return
         async with self._marking:
@@ -263,7 +264,7 @@ class _Follower:
         return f", after {who} ended with exit code {failure.get('exitCode')}"
 
     async def _fill(self, before: int | None) -> None:
-        """Hands out what was kept of Pods that came and went unseen, of attempts before that one."""
+        """Returns the kept logs of Pods that no watch has seen, of attempts before this one."""
         end = (self.positions.attempt or 0) + 1 if before is None else before
         wanted = self.wanted.attempt
         missing = {number for number in range(self._floor, end) if wanted in (None, number)} - self._attempts
@@ -283,13 +284,14 @@ class _Follower:
             async for entry in entries:
                 await self.queue.put(entry)
 
-    # For readers
+    # Called by readers
 
     def find_pod(self, place: PodPlace) -> Object | None:
         return self._pods.get(place.pod)
 
     async def renew(self, place: PodPlace) -> bool:
-        """Looks at one Pod, whatever its watch has told so far. False: the server does not say, and may do so later."""
+        """Reads one Pod from the server, in case the watch lags behind. Returns False if the server does not answer;
+        retry later."""
         try:
             self._pods[place.pod] = await self.client.get(PODS, place.pod, self.namespace)
         except NotFound:
@@ -311,7 +313,7 @@ class _Follower:
 
 
 class _Reader:
-    """One container of one Pod, all its runs."""
+    """Reads one container of one Pod, with all its runs."""
 
     def __init__(self, follower: _Follower, place: PodPlace, container: str, turn: tuple[int, int]) -> None:
         self._follower = follower
@@ -324,7 +326,7 @@ class _Reader:
         self._complete = False
         """The current run was read to its end."""
         self._in_order = False
-        """The last stream of the current run ended in good order: most likely the run had."""
+        """The last stream of the current run ended without an error, so the run has most likely ended."""
         self._backoff = Backoff(_RETRY)
 
     async def read(self) -> None:
@@ -349,8 +351,8 @@ class _Reader:
         return dict(Pod(pod).list_states())[self._container]
 
     async def _has_never_started(self) -> bool:
-        """The job is over and was not seen to start here; but every kind has a watch of its own, and that of Pods may
-        be behind the others."""
+        """Confirms that the container of a finished job never started. Each kind has its own watch, and the one of Pods
+        may lag behind."""
         if not await self._follower.renew(self._place):
             await self._follower.clock.sleep(self._backoff.next())
             return False
@@ -358,9 +360,10 @@ class _Reader:
         return pod is not None and not has_started(self._get_state(pod))
 
     async def _catch_up(self, count: int, *, between: bool) -> bool:
-        """The container was restarted: what is left of the run before, then on to the newest. False: the Pod is gone.
+        """Handles a restart of the container: reads the rest of the previous run, then moves to the newest. Returns
+        False if the Pod is gone.
 
-        In the pause between two runs the server hands out the newest only.
+        Between two runs the server returns only the log of the newest one.
         """
         oldest = count if between else count - 1
         missing = self._position.restart + (self._complete or self._in_order)
@@ -372,7 +375,7 @@ class _Reader:
             if not await self._read_run(previous=True):
                 return False
             if not self._complete:
-                # The connection broke: again, with what is known by then.
+                # The connection broke; try again with the state known by then.
                 return True
         self._enter(count)
         return True
@@ -383,10 +386,10 @@ class _Reader:
         self._complete = self._in_order = False
 
     async def _read_run(self, *, previous: bool = False) -> bool:
-        """Reads on until the log ends or the connection does. False: the Pod is gone.
+        """Reads until the log ends or the connection breaks. Returns False if the Pod is gone.
 
-        A log that ended may have ended with the container, or because a server that stops closes connections in good
-        order. So the run was read whole only if it was known to be over before this was asked.
+        A log may end because the container terminated, or because a stopping server closed the connection cleanly. So
+        the run counts as complete only if it was known to have ended before the request.
         """
         is_last = previous or self._has_ended()
         options = LogOptions(self._container, not previous, previous, since_time=self._wanted.since_time)
@@ -416,7 +419,7 @@ class _Reader:
         if not is_last and not self._has_ended():
             await self._follower.wait(_STALE_SECONDS)
             if not self._has_ended():
-                # What is asked for next must be of the same run.
+                # The next request must be for the same run.
                 await self._follower.renew(self._place)
         return True
 
@@ -428,7 +431,7 @@ class _Reader:
         return not is_running(state) or count_restarts(state) > self._position.restart
 
     async def _read_kept(self) -> None:
-        """The Pod is gone; what was not read of it may have been kept."""
+        """Reads the rest of the log of a deleted Pod, if it was kept."""
         found = False
         if not self._complete:
             await self._follower.await_kept(self._place)

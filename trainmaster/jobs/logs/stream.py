@@ -1,18 +1,18 @@
-"""What all processes of one training job print, as one stream: merged over ranks, across restarts, with marks between.
+"""The output of all processes of a training job as one stream, merged over ranks and across restarts, with marks.
 
-Used by `trainmaster logs`, `trainmaster run` and whoever shows a job live:
+Used by `trainmaster logs`, `trainmaster run` and the REST API:
 
     async for entry in watch_lines(client, clock, "default", "my-job", JobLogOptions(follow=True), kept):
         match entry:
             case Line(): print(entry.attempt, entry.rank, entry.text)
             case LogMark(): print("---", entry.text)
 
-First comes what there is, attempt by attempt, the ranks merged by time. With `follow` the stream then waits for the
-start, goes on while the job runs, through restarts of containers, of the gang and of the server, and ends when the job
-is over and everything was read. Lines come from Pods while they live; after that from `kept` (the history of an
-embedded server); on a cluster there is none, and what its Pods took with them is marked as a gap.
+First come the existing logs, attempt by attempt, with the ranks merged by time. With `follow` the stream then waits for
+the start, continues while the job runs, across restarts of containers, of the gang and of the server, and ends when the
+job has ended and everything was read. Lines come from Pods while they exist, and then from `kept` (the history of an
+embedded server). On a cluster nothing is kept, and logs of deleted Pods are marked as a gap.
 
-Invariant: no line twice, none left out that somebody still has; a later attempt never before an earlier one.
+Invariant: no line is returned twice, and none that is still available is left out; attempts are in order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ async def watch_lines(
     kept: Kept | None = None,
     resume: Positions | None = None,
 ) -> AsyncGenerator[Entry, None]:
-    """NotFound when there is no such job. `resume`: what another stream has handed out does not come again."""
+    """Raises NotFound if there is no such job. `resume`: the positions of another stream; its lines are not returned
+    again."""
     job = await get_training_job(client, namespace, name)
     kept = kept or NothingKept()
     positions = resume or Positions()
@@ -47,12 +48,12 @@ async def watch_lines(
             async for entry in beginning:
                 yield entry
     except (StatusError, OSError) as error:
-        # What is left comes with the following, from where the reading stopped.
+        # Following returns the rest, from the position that was reached.
         if not wanted.follow or not is_passing(error):
             raise
     if not wanted.follow:
         return
-    # Loaded here: reading what there is needs no tasks and no watches.
+    # Imported here, because reading existing logs needs no tasks or watches.
     from trainmaster.jobs.logs.following import follow_lines  # noqa: PLC0415
 
     following = follow_lines(client, clock, job, wanted, kept, positions)
@@ -64,7 +65,7 @@ async def watch_lines(
 async def watch_kept_lines(
     uid: str, wanted: JobLogOptions, kept: Kept, resume: Positions | None = None
 ) -> AsyncGenerator[Entry, None]:
-    """The same of a job that is gone: all from what was kept, without a server."""
+    """The same for a deleted job, from kept logs only and without a server."""
     sources = [
         RunSource(log.place, log.container, log.restart, kept=log)
         for log in kept.list_logs(uid, ())

@@ -30,7 +30,7 @@ class Job(JobSetMember):
 
     @property
     def completions(self) -> int | None:
-        """How many Pods must succeed; None if the first success suffices."""
+        """How many Pods must succeed; None if one success is enough."""
         completions: int | None = self.spec.get("completions")
         return completions
 

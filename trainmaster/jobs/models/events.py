@@ -1,7 +1,7 @@
-"""An Event: what happened, to whom, when, and how often.
+"""An Event: what happened, to which object, when, and how often.
 
-There are two ways to write times, and either may be missing: `firstTimestamp` and `lastTimestamp` of old, `eventTime`
-with a `series` of now.
+There are two formats for times, and either may be missing: the older `firstTimestamp` and `lastTimestamp`, and the
+newer `eventTime` with a `series`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ObjectEvent(ObjectModel):
 
     @property
     def involved(self) -> Fields:
-        """`involvedObject`: whom it is about."""
+        """`involvedObject`: the object that it is about."""
         involved: Fields = self.raw.get("involvedObject") or NOTHING
         return involved
 
@@ -45,7 +45,7 @@ class ObjectEvent(ObjectModel):
 
     @property
     def reporter(self) -> str:
-        """The component that says so."""
+        """The component that reported it."""
         source: Fields = self.raw.get("source") or NOTHING
         return str(source.get("component") or self.raw.get("reportingComponent") or "")
 
@@ -56,7 +56,7 @@ class ObjectEvent(ObjectModel):
 
     @property
     def count(self) -> int:
-        """How often."""
+        """How often it happened."""
         return int(self.raw.get("count") or self.series.get("count") or 1)
 
     @property
@@ -65,15 +65,15 @@ class ObjectEvent(ObjectModel):
 
     @property
     def last_at(self) -> str:
-        """Empty where only the first time was written down."""
+        """Empty if only the first time is recorded."""
         raw = self.raw
         return str(raw.get("lastTimestamp") or self.series.get("lastObservedTime") or raw.get("eventTime") or "")
 
     @property
     def time(self) -> str:
-        """When it was seen last, as well as it is known."""
+        """The last time it happened, as far as known."""
         return self.last_at or self.first_at or str(self.meta.get("creationTimestamp") or "")
 
     def is_since(self, moment: str) -> bool:
-        """Whether it was seen last at this moment or later, in whole seconds: objects are created in such."""
+        """Whether it last happened at this time or later. Compares whole seconds, the resolution of creation times."""
         return self.time[:19] >= moment[:19]

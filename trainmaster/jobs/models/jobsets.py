@@ -70,7 +70,7 @@ class JobSet(ObjectModel):
 
     @property
     def restarts(self) -> int:
-        """Of this JobSet; a TrainJob that a user restarted has had others before it."""
+        """Restarts of this JobSet. If a user restarted the TrainJob, there were other JobSets before."""
         return count(self.status.get("restarts"))
 
     @property

@@ -21,7 +21,7 @@ class Pod(JobSetMember):
 
     @property
     def is_over(self) -> bool:
-        """Its containers have ended for good; it holds no resources any more."""
+        """Whether its containers have ended for good, so that it holds no resources."""
         return self.status.get("phase") in OVER
 
     @property
@@ -30,7 +30,7 @@ class Pod(JobSetMember):
 
     @property
     def is_active(self) -> bool:
-        """Neither ended nor being deleted."""
+        """Whether it has neither ended nor is being deleted."""
         return not self.is_over and not self.is_deleting
 
     @property
@@ -39,7 +39,7 @@ class Pod(JobSetMember):
 
     @property
     def is_mirror(self) -> bool:
-        """It mirrors a part of the control plane, and belongs to no job."""
+        """Whether it mirrors a part of the control plane, and belongs to no job."""
         return MIRROR in self.annotations
 
     @property
@@ -163,7 +163,7 @@ def has_started(container: Fields) -> bool:
 
 
 def is_between_runs(container: Fields) -> bool:
-    """It waits after a crash: its number is that of the run that has ended."""
+    """Whether it waits after a crash. Its restart count is then that of the run that has ended."""
     return "waiting" in (container.get("state") or NOTHING) and bool(read_last_terminated(container))
 
 

@@ -1,9 +1,9 @@
-"""Which rank of its job a Pod is: the path under which its logs are kept, and all that a reader wants to select by.
+"""Which rank of its job a Pod is. This determines the path of its kept logs, and readers select logs by it.
 
     <JobSet uid>/<attempt>/<replicated job>-<job index>-<completion index>/<Pod name>
 
-Written into the Pod's directory when the Pod is made, so that whoever removes the directory, however late, knows where
-its logs belong. Pods that belong to no training job have no place: nobody keeps their logs.
+The path is written into the Pod's directory when the Pod is created, so that its logs can still be kept when the
+directory is removed much later. The logs of Pods that belong to no training job are not kept.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class PodPlace:
     jobset: str
-    """The uid of its JobSet; of the job itself where that has none."""
+    """The uid of its JobSet; of the job itself if it has none."""
     attempt: int
-    """Counted on over all JobSets of a job (`api.training.restarts`)."""
+    """Numbered across all JobSets of a job (`api.training.restarts`)."""
     job: str
     """The group of ranks: the replicated job (`node`, `launcher`), or the replica type."""
     job_index: int
@@ -28,7 +28,7 @@ class PodPlace:
 
 
 def parse_place(path: str) -> PodPlace:
-    """ValueError when the path is none of ours."""
+    """Raises ValueError if the path does not have this format."""
     jobset, attempt, seat, pod = path.split("/")
     job, job_index, index = seat.rsplit("-", 2)
     return PodPlace(jobset, int(attempt), job, int(job_index), int(index), pod)

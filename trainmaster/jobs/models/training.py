@@ -1,8 +1,8 @@
 """A training job of any kind: its state in one word and one sentence, its end, its failure, its progress, its Pods.
 
-The command line, REST, history, retention, logs and `explain` work with this and know no kind. A kind is a subclass,
-and a line in `jobs.kinds`. Conditions say how a job ended; that it waits or runs is read from `status.waiting` and
-from what the kind counts (docs/states.md).
+The command line, REST, history, retention, logs and `explain` use this class and do not depend on the kind. A kind is a
+subclass and a line in `jobs.kinds`. Conditions say how a job ended; whether it is waiting or running is read from
+`status.waiting` and from the kind's counts (docs/states.md).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class TrainingState(NamedTuple):
     reason: str = ""
     """CamelCase, for programs."""
     message: str = ""
-    """Of a failed job with the last words of the rank, many lines: for programs."""
+    """For programs. For a failed job it includes the last lines of the rank, so it may have many lines."""
     verdict: str = ""
-    """Of a job that a rank failed: who and how, in one line."""
+    """For a job that failed because of a rank: which one and how, in one line."""
 
     @property
     def sentence(self) -> str:
-        """For people: of a job that ended well there is nothing to say."""
+        """For people; empty for a job that succeeded."""
         if self.word == COMPLETE or self.verdict:
             return self.verdict
         return ": ".join(part for part in (self.reason, shorten_waiting(self.message)) if part)
@@ -53,64 +53,64 @@ class TrainingJob(ObjectModel):
 
     gvr: ClassVar[GVR]
     ends: ClassVar[Mapping[str, str]] = {COMPLETE: COMPLETE, FAILED: FAILED}
-    """Types of the conditions that end it, and what each means: Complete or Failed."""
+    """The types of its final conditions, and what each means: Complete or Failed."""
     pod_label: ClassVar[str]
-    """The label of its Pods that has its name."""
+    """The label of its Pods that contains its name."""
     has_jobset: ClassVar[bool] = False
-    """Its Pods belong to a JobSet of its name; otherwise it controls them itself."""
+    """Whether its Pods belong to a JobSet with its name; otherwise it controls them itself."""
 
     @staticmethod
     def find_place(pod: Fields) -> PodPlace | None:
-        """Which rank of a job of this kind a Pod is; None for one that belongs to another kind, or to no job."""
+        """Which rank of a job of this kind a Pod is; None if it belongs to another kind or to no job."""
         raise NotImplementedError
 
     @property
     def word(self) -> str:
-        """Its kind, as kubectl and our commands name one of them: trainjob."""
+        """The singular name of its kind in kubectl and our commands: trainjob."""
         return self.gvr.plural.removesuffix("s")
 
-    # What it asks for
+    # Its spec
 
     @property
     def nodes(self) -> int | None:
-        """How many ranks; None where something else decides."""
+        """The number of ranks; None if the job does not set it."""
         raise NotImplementedError
 
     @property
     def runtime(self) -> Fields:
-        """The reference to its runtime; empty for a kind that has none."""
+        """The reference to its runtime; empty for a kind without runtimes."""
         return NOTHING
 
     @property
     def is_suspended(self) -> bool:
-        """Whether somebody wants it to be; that it is says its condition."""
+        """Whether it should be suspended; the condition says whether it is."""
         return bool(self.spec.get("suspend"))
 
     @staticmethod
     def build_suspension(suspend: bool) -> Object:
-        """The merge patch that suspends it, or lets it go on."""
+        """The merge patch that suspends or resumes it."""
         return {"spec": {"suspend": suspend}}
 
-    # How it stands
+    # Its status
 
     @property
     def is_active(self) -> bool:
-        """Some of its Pods are there and not over."""
+        """Whether it has active Pods."""
         raise NotImplementedError
 
     @property
     def is_ready(self) -> bool:
-        """Some of its Pods are ready."""
+        """Whether it has ready Pods."""
         raise NotImplementedError
 
     def read_attempts(self, jobset: JobSet | None) -> tuple[int, int, int | None]:
-        """(number of the present attempt, restarts that count against the limit, the limit); the limit is None where
-        nobody has set one yet. `jobset`: None for a kind that has none, and while there is none."""
+        """(number of the current attempt, restarts that count against the limit, the limit); the limit is None if it is
+        not set yet. `jobset`: None for a kind without JobSets, and while there is none."""
         return 0, 0, None
 
     @property
     def waiting(self) -> Fields:
-        """`status.waiting`; empty when it waits for nothing."""
+        """`status.waiting`; empty if it is not waiting."""
         waiting: Fields = self.status.get("waiting") or NOTHING
         return waiting
 
@@ -120,25 +120,25 @@ class TrainingJob(ObjectModel):
 
     @property
     def report(self) -> Fields:
-        """`status.trainerStatus`: what the program said about its progress."""
+        """`status.trainerStatus`: the progress that the program reported."""
         report: Fields = self.status.get("trainerStatus") or NOTHING
         return report
 
     @property
     def progress(self) -> tuple[int | None, int | None]:
-        """(percent, seconds left), each None where the job does not say."""
+        """(percent, seconds left), each None if the job does not report it."""
         percent, left = self.report.get("progressPercentage"), self.report.get("estimatedRemainingSeconds")
         return (percent if isinstance(percent, int) else None), (left if isinstance(left, int) else None)
 
     @property
     def retention(self) -> Fields:
-        """`status.retention`: when it will be deleted, and by whose word."""
+        """`status.retention`: when it will be deleted, and what determines that."""
         retention: Fields = self.status.get("retention") or NOTHING
         return retention
 
     @property
     def failure(self) -> Fields | None:
-        """`status.failure`: which rank failed first, and how; None when none has."""
+        """`status.failure`: which rank failed first, and how; None if none has."""
         return self.status.get("failure") or None
 
     @property
@@ -147,16 +147,16 @@ class TrainingJob(ObjectModel):
 
     @property
     def end(self) -> tuple[str, str] | None:
-        """(Complete or Failed, when); None while it is not over."""
+        """(Complete or Failed, when); None if it has not ended."""
         condition = self.end_condition
         if condition is None:
             return None
-        # A controller that leaves the time out has at least made the object before it ended.
+        # Some controllers omit the time; use the creation time then.
         return self.ends[condition["type"]], condition.get("lastTransitionTime") or self.meta["creationTimestamp"]
 
     @property
     def end_condition(self) -> Fields | None:
-        """The condition that says how it ended; None while it has not."""
+        """The condition that says how it ended; None if it has not."""
         for condition in self.conditions:
             if condition.get("type") in self.ends and condition.get("status") == "True":
                 return condition
@@ -171,7 +171,7 @@ class TrainingJob(ObjectModel):
 
     @property
     def state_until_gone(self) -> TrainingState:
-        """The same for those who tell beside it that the job is being deleted: it has a state until it is gone."""
+        """The state regardless of deletion, for callers that show separately that the job is being deleted."""
         ended = self._find_final_state()
         if ended is not None:
             return ended
@@ -181,7 +181,7 @@ class TrainingJob(ObjectModel):
             return TrainingState(WAITING, self.waiting_reason, self.waiting.get("message", ""))
         if self.is_ready:
             return TrainingState(RUNNING)
-        # On a cluster nobody counts readiness before all Pods of a Job are ready; active is the best there is.
+        # On a cluster a Job does not count ready Pods until all are ready, so active is the best information available.
         return TrainingState(STARTING, message="Pods are being started" if self.is_active else "")
 
     def _find_final_state(self) -> TrainingState | None:
@@ -192,11 +192,11 @@ class TrainingJob(ObjectModel):
         return TrainingState(word, reason, condition.get("message", ""), self._find_verdict(word, reason))
 
     def _find_verdict(self, word: str, reason: str) -> str:
-        """A deadline ends a job whatever rank failed before."""
+        """A deadline is the reason even if a rank failed before."""
         failure = self.failure
         return "" if word != FAILED or failure is None or reason == "DeadlineExceeded" else summarize_failure(failure)
 
 
 def shorten_waiting(message: str) -> str:
-    """Without the Job that a JobSet names first, where that is all of them: a reader of the job knows it."""
+    """Removes the name of the Job at the beginning if the rest is about the whole job or names a Pod."""
     return re.sub(_JOB, "", message)

@@ -1,4 +1,4 @@
-"""A TrainJob: a training job whose Pods are made by a JobSet, from the template of a runtime."""
+"""A TrainJob: a training job whose Pods are created by a JobSet, from the template of a runtime."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TrainJob(TrainingJob):
             pod=meta["name"],
         )
 
-    # What it asks for
+    # Its spec
 
     @property
     def trainer(self) -> Fields:
@@ -56,7 +56,7 @@ class TrainJob(TrainingJob):
 
     @property
     def nodes(self) -> int | None:
-        """None leaves it to the runtime."""
+        """None if the runtime decides."""
         nodes = self.trainer.get("numNodes")
         return nodes if isinstance(nodes, int) else None
 
@@ -68,20 +68,20 @@ class TrainJob(TrainingJob):
 
     @property
     def runtime_key(self) -> tuple[str, str]:
-        """Namespace, or "" for a runtime of the cluster, and name."""
+        """(namespace or "" for a ClusterTrainingRuntime, name)"""
         is_namespaced = self.runtime.get("kind") == "TrainingRuntime"
         return self.namespace if is_namespaced else "", str(self.runtime.get("name", ""))
 
     @property
     def wanted_attempt(self) -> int:
-        """The first attempt that its JobSet shall have; what is no number asks for nothing."""
+        """The number of its JobSet's first attempt; 0 if the annotation is not a number."""
         return read_wanted(self.raw)
 
-    # How it stands
+    # Its status
 
     @property
     def steps(self) -> Sequence[Fields]:
-        """`status.jobsStatus`: how many Jobs of each step are ready, active, ended."""
+        """`status.jobsStatus`: how many Jobs of each step are ready, active or finished."""
         return self.status.get("jobsStatus") or ()
 
     @property

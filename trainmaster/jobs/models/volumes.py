@@ -30,7 +30,7 @@ class StorageModel(ObjectModel):
 
     @property
     def storage_class(self) -> str:
-        """ "" is none; for a claim without one the default has not been decided yet."""
+        """ "" means no class; a claim without the field has not been assigned a default yet."""
         return str(self.spec.get("storageClassName") or "")
 
 
