@@ -23,7 +23,7 @@ from trainmaster.version import __version__
 
 def build_routes(backend: Backend) -> FastAPI:
     """The routes without the edge, for tests and the OpenAPI document; `build_app` adds the edge."""
-    # The framework's own pages load scripts from elsewhere; ours are served from here (routes.docs).
+    # The framework's own pages load scripts from other servers; ours are in routes.docs.
     routes = FastAPI(
         title="Trainmaster",
         version=__version__,
@@ -77,12 +77,12 @@ async def _answer_validation(request: Request, error: Exception) -> Response:
 
 
 async def _answer_unexpected(request: Request, error: Exception) -> Response:
-    """The framework raises it again after this answer, and the edge logs it."""
+    """The framework raises the error again after this answer, and the edge logs it."""
     return _respond(request, build_unexpected(str(request.state.request_id)))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
-    """Refusals of the framework itself: an unknown path or method, a body that is not UTF-8."""
+    """Errors raised by the framework itself: an unknown path or method, a body that is not UTF-8."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:

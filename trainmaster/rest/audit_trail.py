@@ -41,7 +41,7 @@ class AuditedWrite:
 
 
 class Trail:
-    """The trail of one request. `identity` is empty until the edge has authenticated the caller."""
+    """The audit trail of one request. `identity` is empty until the edge has authenticated the caller."""
 
     def __init__(self, write: Write | None, clock: Clock, request_id: str, method: str, path: str) -> None:
         self._write = write
@@ -55,13 +55,13 @@ class Trail:
         """The client's address, also behind proxies."""
 
     def note(self, write: AuditedWrite, code: int) -> None:
-        """An object was written, or the server refused it."""
+        """Records that an object was written, or that the server refused the write."""
         if write.gvr is not None and write.gvr.group not in _REVIEWS:
             self._noted = True
             self._send(write, code)
 
     def end(self, code: int) -> None:
-        """The answer to the whole request."""
+        """Records the answer to the whole request."""
         if self._verb and code >= 400 and not self._noted:
             self._send(AuditedWrite(self._verb), code)
 

@@ -1,7 +1,7 @@
-"""Authenticates callers, and provides the `Client` that acts as them: a bearer token is verified by a TokenReview.
+"""Authenticates callers by TokenReview, and provides the `Client` that acts as them.
 
-Embedded, the caller's client is `client.as_user(identity)`; on a cluster it carries the caller's own token, so that the
-cluster authorizes requests. Results are not cached: a revoked token does not work for the next request.
+In embedded mode the caller's client is `client.as_user(identity)`; on a cluster it uses the caller's own token, so that
+the cluster authorizes requests. Results are not cached, so a revoked token fails at the next request.
 
 Reads and writes of a request go through `SeenClient`, which remembers the newest revision that it saw. An answer is
 sent once that revision is durable (`Caller.settle`, awaited by the edge). Writes are recorded in the audit log
@@ -45,9 +45,9 @@ _LIST, _WATCH, _WRITE, _DELETE, _LOG = _DEFAULTS
 T = TypeVar("T")
 
 Act = Callable[[ActingIdentity, str], Client]
-"""(identity, token) -> the server, acting as them."""
+"""(identity, token) -> a client that acts as them."""
 Latest = Callable[[], int]
-"""The newest written revision; 0 if the server only answers what is durable."""
+"""The newest written revision; 0 if the server returns only durable data."""
 
 
 def always_durable() -> int:
@@ -82,7 +82,7 @@ class SeenClient:
             self.seen = max(self.seen, int(version))
 
     def _wrote(self, obj: Object) -> Object:
-        """The answer to a deletion has no revision, so everything up to now counts."""
+        """The answer to a deletion has no revision, so the newest written one is used."""
         self.seen = max(self.seen, self._latest())
         return obj
 
@@ -176,7 +176,7 @@ class SeenClient:
         return SeenClient(self._inner.as_user(identity), self._latest, self.trail)
 
     async def close(self) -> None:
-        """The client belongs to its creator."""
+        """Does nothing: the client belongs to its creator."""
 
 
 class _SeenWatch:
@@ -211,7 +211,7 @@ def _get_name(obj: Object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request, and the server as they may use it."""
+    """The sender of a request, and a client that acts as them."""
 
     identity: ActingIdentity
     client: SeenClient
@@ -227,11 +227,11 @@ class Caller:
 
     @property
     def user_id(self) -> str:
-        """Their id in names of jobs."""
+        """The caller's id in names of jobs."""
         return make_user(self.tenant or get_short_name(self.identity.user))
 
     async def check_user(self, user_id: str) -> None:
-        """Raises Problem 403 if they act for another user. Administrators (who can create namespaces) may."""
+        """Raises Problem 403 if the caller acts for another user. Administrators (who can create namespaces) may."""
         own = self.user_id
         if user_id == own or self.is_administrator:
             return
@@ -254,7 +254,8 @@ def read_tenant(user: str) -> str | None:
 
 
 def get_short_name(user: str) -> str:
-    """The short form for other callers: the name of a ServiceAccount, or the local part of an e-mail address."""
+    """The short form for callers that are not tenants: the name of a ServiceAccount, or the local part of an e-mail
+    address."""
     return user.rpartition(":")[2].partition("@")[0].lower()
 
 

@@ -29,9 +29,9 @@ class RestLimits:
     body_bytes: int = 2 * 1024 * 1024
     """Largest request body; a ConfigMap holds 1 MiB, so no usable training code is larger."""
     body_seconds: float = 30.0
-    """Longest pause while a body arrives."""
+    """Longest pause in seconds while a body arrives."""
     stranger_body_bytes: int = 80 * 1024
-    """The same for paths that need no token."""
+    """The largest body for paths that need no token."""
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     """Proxies whose X-Forwarded-For is trusted."""
 

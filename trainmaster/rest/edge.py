@@ -1,11 +1,11 @@
 """The outermost layer around the application: what applies to every request, whatever its route.
 
-    a caller          every path but the public ones needs a good token, also paths that do not exist
-    a rate            somebody who sends too much waits, administrators do not
-    a size            a body beyond the limit is refused, announced or not, and so is one that does not arrive
-    a trail           what it wrote or was refused stands in the audit log, with who it was
-    durability        an answer leaves once everything that it may tell of is on disk
-    one error form    every failure is a problem document; an unknown one has an id, and its traceback is in the log
+    authentication    all paths except the public ones need a valid token, even paths that do not exist
+    rate limit        callers that send too many requests are refused; administrators are not limited
+    body size         a body that is too large or does not arrive in time is refused
+    audit log         records what a request wrote or was refused, and the caller
+    durability        an answer is sent once everything that it may contain is on disk
+    errors            every error is a problem document; an unexpected one has an id, and its traceback is in the log
     headers           a request id, no sniffing, no framing, no caching
 
 Because it is one layer, a new route cannot omit any of it.
@@ -76,7 +76,7 @@ class _Exchange:
 
     async def run(self, public: bool) -> None:
         if public:
-            # Unauthenticated callers may only send small bodies.
+            # Unauthenticated callers may send only small bodies.
             self._most_bytes = min(self._most_bytes, self._backend.limits.stranger_body_bytes)
         state = self._scope.setdefault("state", {})
         state["request_id"] = self._id
@@ -87,7 +87,7 @@ class _Exchange:
             if not public:
                 token = _find_token(headers)
                 self._caller = state["caller"] = await self._backend.callers.identify(token)
-                # For long streams, whose token may be revoked meanwhile.
+                # For long streams, whose token may be revoked in the meantime.
                 state["identify"] = partial(self._backend.callers.identify, token)
                 self._trail.identity, self._caller.client.trail = self._caller.identity, self._trail
                 self._recognise(self._caller)
@@ -106,7 +106,7 @@ class _Exchange:
             await self._refuse(build_unexpected(self._id))
 
     def _recognise(self, caller: Caller) -> None:
-        """Tells the port whose connection this is."""
+        """Tells the server whose connection this is."""
         recognise = self._scope.get("recognise")
         if recognise is not None:
             try:
@@ -164,7 +164,7 @@ class _Exchange:
         elif self._replaced:
             return
         elif message.get("body") and self._caller is not None:
-            # A stream contains what was written since it started.
+            # A stream may contain what was written after it started.
             await self._caller.settle()
             self._done = not message.get("more_body")
         elif not message.get("more_body"):

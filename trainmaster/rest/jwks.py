@@ -1,8 +1,8 @@
-"""Public keys of an identity provider (RFC 7517): parsed, fetched, renewed, and dropped in time.
+"""Public keys of an identity provider (RFC 7517): parsed, fetched, renewed, and dropped when outdated.
 
-PyJWT parses them and verifies signatures. Each key is restricted to certain algorithms: RSA keys never verify HMACs and
-shared secrets are not accepted, so a token cannot choose a weaker check. An unknown key id causes the set to be fetched
-again, at most once a minute.
+PyJWT parses them and verifies signatures. Each key is restricted to certain algorithms: RSA keys never verify HMACs,
+and shared secrets are not accepted, so a token cannot choose a weaker check. An unknown key id causes the set to be
+fetched again, at most once a minute.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _ALGORITHMS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""By kind and curve of the key. What is not in the table is never used, whatever the library knows."""
+"""By type and curve of the key. Other algorithms are never used, even if the library supports them."""
 _LEAST_RSA_BITS = 2048
 _MOST_RSA_BITS = 8192
-"""Verifying a signature of a larger key would block the event loop for too long."""
+"""Verifying a signature with a larger key would block the event loop for too long."""
 _MOST_KEYS = 100
 _FRESH_SECONDS = 600.0
 """How long a key that the provider has withdrawn may still be accepted."""
 _PAUSE_SECONDS = 60.0
-"""Between two fetches, however many tokens have unknown keys and however often it fails."""
+"""The minimum time between two fetches, regardless of unknown keys and failures."""
 _LONGEST_SECONDS = 86_400.0
 """How long keys are used while the provider does not answer."""
 
@@ -122,7 +122,7 @@ class KeySet:
         self._fetching = asyncio.Lock()
 
     async def find(self, kid: str | None, algorithm: str) -> list[VerificationKey]:
-        """Keys that may have signed such a token. Raises KeysUnavailable if none at all are known."""
+        """Keys that may have signed such a token. Raises KeysUnavailable if no keys are known."""
         if self._get_age() > _FRESH_SECONDS or not self._choose(kid, algorithm):
             await self._renew()
         if self._get_age() > _LONGEST_SECONDS:

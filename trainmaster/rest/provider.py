@@ -1,9 +1,9 @@
 """Gets an identity provider's keys: from a file, a URL, or the issuer's discovery document.
 
-URLs are https (http only to this machine), and redirects are not followed. A name is resolved once, its addresses are
-checked, and the checked address is connected to: private and loopback addresses only if the owner named them or
-`rest.oidc_private_addresses` permits it, link-local ones (cloud metadata) never. So neither DNS nor the discovery
-document can point the server at its own network. Runs in a thread, with limits on time and size.
+URLs must be https (http only to this machine), and redirects are not followed. A name is resolved once, its addresses
+are checked, and the connection uses the checked address. Private and loopback addresses are allowed only if the owner
+configured them or `rest.oidc_private_addresses` permits it, link-local ones (cloud metadata) never. So neither DNS nor
+the discovery document can direct requests to the server's own network. Runs in a thread, with limits on time and size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.kit.addresses import is_private
 from trainmaster.rest.jwks import Fetch, KeysUnavailable
 
 _SECONDS = 10.0
-"""For one answer, from the connection to its last byte."""
+"""Seconds for one answer, from connecting to its last byte."""
 _MOST_BYTES = 1024 * 1024
 _DESCRIPTION = "/.well-known/openid-configuration"
 
@@ -44,21 +44,21 @@ class ProviderSource:
 
     issuer: str
     keys: str = ""
-    """A URL, a file, or "" to ask the issuer."""
+    """A URL, a file, or "" to use the issuer's discovery document."""
     ca: str = ""
     """A file with the CA of its certificate; "" for the system's."""
     private: bool = False
     """Also allow private and loopback addresses."""
 
     def is_named(self, host: str) -> bool:
-        """Whether the owner configured this very address."""
+        """Whether the owner configured exactly this address."""
         return _is_literal(host) and host in (urlsplit(self.issuer).hostname, urlsplit(self.keys).hostname)
 
 
 def build_fetch(source: ProviderSource, *, resolve: Resolve = resolve, seconds: float = _SECONDS) -> Fetch:
     async def fetch() -> object:
         try:
-            # Resolvers have their own, long timeouts. The thread ends when they do.
+            # Resolvers have their own, long timeouts; the thread ends when they expire.
             return await asyncio.wait_for(asyncio.to_thread(_read_keys, source, resolve, seconds), 3 * seconds)
         except TimeoutError:
             raise KeysUnavailable(f"{source.keys or source.issuer} does not answer in {3 * seconds:g} s") from None

@@ -11,7 +11,7 @@ from trainmaster.rest.problems import Problem
 
 
 class Rates:
-    """`per_second` 0 is no limit; `burst` may arrive at once."""
+    """`per_second` 0 means no limit; `burst` requests may arrive at once."""
 
     def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
         self._buckets = TokenBuckets(clock, per_second=per_second, burst=burst) if per_second else None

@@ -1,6 +1,6 @@
 """Server-sent events: the wire format, and the response that sends them.
 
-    id: ...            where to go on: the client sends it as Last-Event-ID when it comes again
+    id: ...            where to continue: the client sends it as Last-Event-ID when it reconnects
     event: log
     data: {...}
 
@@ -35,14 +35,14 @@ CHECK_SECONDS = 5.0
 STALLED_SECONDS = 60.0
 RETRY_MS = 1000
 QUEUE = 500
-"""Items that wait for a slow reader, before the source has to wait."""
+"""The maximum number of items queued for a slow reader; then the source has to wait."""
 BATCH = 100
 
 T = TypeVar("T")
 
 
 class _Beat:
-    """Nothing happened for a while."""
+    """Sent after a while without events."""
 
 
 _BEAT = _Beat()
@@ -104,7 +104,7 @@ class EventStream(Response, Generic[T]):
             end = problem
         await self._queue.put(end)
 
-    # One task checks all timers now and then, so that single events need none.
+    # One task checks all timers periodically, so that single events need none.
 
     async def _keep(self) -> None:
         """Checks permission, silence and stalled readers. Returns when the stream has to end."""

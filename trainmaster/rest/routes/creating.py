@@ -70,7 +70,7 @@ async def create_job_from_archive(
 
 
 def name_parameters(problem: Problem) -> Problem:
-    """The same problem for a request whose fields are in its query: only the archive is the body."""
+    """Adapts a problem to a request whose fields are in the query: only the archive is in the body."""
     if problem.kind != "invalid":
         return problem
     errors = [

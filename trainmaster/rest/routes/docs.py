@@ -1,4 +1,5 @@
-"""The pages for people at /docs, and the OpenAPI document that they show. Public; nothing is loaded from elsewhere."""
+"""The documentation pages at /docs, and the OpenAPI document that they show. Public; nothing is loaded from other
+servers."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _FILES = {
     "/docs/docs.css": ("docs.css", "text/css; charset=utf-8"),
 }
 PUBLIC = ("/", "/openapi.json", *_FILES)
-# Scripts, styles and requests of this server only; the page cannot be framed and sends no forms.
+# Only scripts, styles and requests of this server are allowed; the page cannot be framed and sends no forms.
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # noqa: E501  # one header
 
 

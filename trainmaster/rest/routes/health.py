@@ -1,4 +1,4 @@
-"""Whether the REST API lives, and whether the server behind it answers. Public; says nothing else."""
+"""Whether the REST API is running, and whether the API server answers. Public; reveals nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of `/api/v1`: list, read, suspend, resume, restart, delete, explain, what was printed; and the runtimes."""
+"""Jobs of `/api/v1`: list, read, suspend, resume, restart, delete, explain, and logs; also the runtimes."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ async def stream_events(
 
 
 def _build_check(request: Request, namespace: str) -> Callable[[], Awaitable[None]]:
-    """Whether the token is still valid and its user may still read jobs there."""
+    """Builds a check that the token is still valid and its user may still read jobs there."""
     identify = request.state.identify
 
     async def check() -> None:

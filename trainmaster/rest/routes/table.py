@@ -1,4 +1,4 @@
-"""All routers, and the paths that need no token. A new group of paths is one module and one line here."""
+"""All routers, and the paths that need no token. To add a group of paths, write a module and add a line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tenants: who am I, sign-up, and what administrators do with them (docs/tenants.md)."""
+"""Tenants: the caller's own identity, sign-up, and management by administrators (docs/tenants.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Deletes a job, with its Pods and its copy of the code. Idempotent.
 
 The system ConfigMap is kept, because other jobs use it. The user's newest code is deleted only on request, and only if
-the user has no other unfinished job, whose code it may be expected to be.
+the user has no other unfinished job that may have been created from it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def _delete(client: Client, reader: JobReader, namespace: str, name: str, 
 
 
 def _find_user(name: str, job: TrainingJob | None) -> str:
-    """From the job's label, else from its name."""
+    """From the job's label, otherwise from its name."""
     label = "" if job is None else job.labels.get(USER, "")
     user, _, second = name.rpartition("-job-")
     return label or (user if second.isdigit() and naming.is_user(user) else "")

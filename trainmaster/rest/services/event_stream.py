@@ -33,7 +33,7 @@ from trainmaster.rest.services.streams import encode
 
 _QUEUE = 200
 _LINGER_SECONDS = 2.0
-"""After the end: events are recorded after the status that they are about."""
+"""Seconds to wait after the end, because events are recorded after the status that they are about."""
 _ID = re.compile(r"(?P<uid>[A-Za-z0-9-]{1,64})\.(?P<revision>\d{1,19})\.(?P<state>[0-9a-f]{0,8})(?P<over>!?)")
 
 
@@ -195,7 +195,7 @@ class _Follower:
         return self._ours[uid]
 
     async def _belongs(self, gvr: GVR, name: str) -> bool:
-        """By its label; a deleted object by its name, which must not be that of another job's child."""
+        """Checks the label; for a deleted object the name, which must not be that of another job's child."""
         try:
             found = await self.client.get(gvr, name, self.job.namespace)
         except NotFound:

@@ -32,7 +32,7 @@ RUNNING: State = "Running"
 NODE_JOB = "node"
 _REMEMBERED = 1024
 _ARCHIVE_SECONDS = 2.0
-"""How long the record of a job that was just deleted may take to appear."""
+"""Seconds that the record of a deleted job may take to appear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class WorkerLog:
     worker: int
     text: str
     truncated: bool = False
-    """The beginning is missing."""
+    """Whether the beginning is missing."""
 
 
 class JobReader:
@@ -60,13 +60,13 @@ class JobReader:
         self._gone: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def note_deleted(self, namespace: str, name: str) -> None:
-        """Its record may not exist yet."""
+        """Remembers that the job was just deleted, because its record may not exist yet."""
         self._gone[namespace, name] = self._clock.boot()
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
 
     async def find(self, client: Client, namespace: str, name: str) -> TrainingJob | JobRecord:
-        """The job, or what history has of it. Problem 404."""
+        """The job, or its record in history. Raises Problem 404."""
         try:
             return await get_training_job(client, namespace, name)
         except NotFound:
@@ -129,7 +129,7 @@ class JobReader:
 
 
 def describe_ended(job: TrainingJob) -> JobState | None:
-    """None while it has not ended."""
+    """None if it has not ended."""
     end, found = job.end, job.state_until_gone
     if end is None:
         return None
@@ -148,7 +148,7 @@ def describe_record(record: JobRecord) -> JobState:
 
 
 async def _explain(client: Client, job: TrainingJob) -> str:
-    """What a job that has not ended is doing, for people."""
+    """What an unfinished job is doing, for people."""
     if job.is_deleting:
         return "Deleting: it was deleted, and its workers are ending"
     if job.is_suspended:
@@ -179,7 +179,7 @@ def _find_reason(pod: Pod) -> str:
 
 
 async def _list_workers(client: Client, job: TrainingJob, worker: int | None = None) -> list[Pod]:
-    """The newest attempt's first."""
+    """The workers of the newest attempt first."""
     selector = f"{job.pod_label}={job.name}"
     if isinstance(job, TrainJob):
         selector += f",{REPLICATED_JOB_NAME}={NODE_JOB}" + (
@@ -192,18 +192,18 @@ async def _list_workers(client: Client, job: TrainingJob, worker: int | None = N
 
 
 async def count_workers(client: Client, job: TrainingJob) -> int:
-    """As many nodes as the job asks for, else as its runtime has."""
+    """The number of nodes that the job requests, otherwise the runtime's."""
     if job.nodes is not None:
         return job.nodes
     runtime = await find_runtime(client, job)
-    # Gone, or not for everybody to see: one is what a runtime has that does not say.
+    # The runtime is deleted or not readable; the default number of nodes is 1.
     return 1 if runtime is None else TrainingRuntime(runtime).nodes or 1
 
 
 async def _read_live(
     client: Client, job: TrainingJob, worker: int, tail_lines: int | None
 ) -> tuple[bytes, bool] | None:
-    """The log of the worker's newest Pod; None when there is none, or it has not started."""
+    """The log of the worker's newest Pod; None if there is none or it has not started."""
     for pod in await _list_workers(client, job, worker):
         if not _has_started(pod):
             continue

@@ -23,7 +23,7 @@ from trainmaster.jobs.models.training import TrainingJob
 
 PENDING = "Pending"
 STARTING = "Starting"
-"""The reason of a job whose Pods are there and do not run yet."""
+"""The reason of a job whose Pods exist but are not running yet."""
 STATES = (PENDING, training.SUSPENDED, training.RUNNING, training.COMPLETE, training.FAILED)
 ON_HOLD = "somebody suspended it; it goes on when it is resumed"
 WORKER_JOBS = (NODE, LAUNCHER)
@@ -31,12 +31,12 @@ WORKER_JOBS = (NODE, LAUNCHER)
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of one job. Everything but the job may be missing."""
+    """What is known about one job. All except the job may be missing."""
 
     job: TrainingJob
     runtime: Object | None = None
     attempts: tuple[int, int, int | None] = (0, 0, None)
-    """As `TrainingJob.read_attempts` tells them."""
+    """As returned by `TrainingJob.read_attempts`."""
     pods: Sequence[Pod] = ()
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
 
@@ -79,7 +79,7 @@ def build_summary(job: TrainingJob) -> Object:
 
 
 def build_progress(job: TrainingJob) -> Object | None:
-    """None where the job has reported nothing."""
+    """None if the job has reported nothing."""
     report = job.report
     if not report:
         return None
@@ -145,7 +145,7 @@ def _build_term(term: EffectiveTerm | None) -> Object | None:
 
 
 def build_workers(pods: Sequence[Pod]) -> list[Object]:
-    """Those of the newest attempt, in order."""
+    """The workers of the newest attempt, in order."""
     placed = [(place, pod) for pod in pods if (place := find_place(pod.raw)) is not None]
     newest = max((place.attempt for place, _ in placed), default=0)
     chosen = [(place, pod) for place, pod in placed if place.attempt == newest]

@@ -41,13 +41,13 @@ from trainmaster.rest.services.job_views import JobFacts, build_detail, build_su
 
 _TRIES = 5
 _LOOKED_AT = 5_000
-"""Jobs that one answer looks at while it searches; the next page goes on there."""
+"""The maximum number of jobs that one answer examines; the next page continues from there."""
 _OF = "~"
-"""Between the kind and the server's own token."""
+"""The separator between the kind and the server's own token."""
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 RESTART_KEY = "trainmaster.dev/restart-key"
-"""Annotation on TrainJobs, by the REST API: the hashed Idempotency-Key of the last requested restart."""
+"""Annotation on TrainJobs, set by the REST API: the hashed Idempotency-Key of the last requested restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class JobPage:
 
 
 async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
-    """One kind after the other; a token says which it is for."""
+    """Lists one kind after the other; a token contains the kind it is for."""
     selector, looked_at = build_selector(wanted), 0
     found: list[Object] = []
     plural, _, token = wanted.token.rpartition(_OF)
@@ -121,7 +121,7 @@ def _fits(job: TrainingJob, wanted: JobFilter) -> bool:
 
 
 async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
-    """Problem 404 that says where a deleted one is."""
+    """Raises Problem 404, which says where to find a deleted job."""
     try:
         return await get_training_job(client, namespace, name)
     except NotFound:
@@ -173,7 +173,7 @@ class Restarted:
 async def restart_job(
     client: Client, namespace: str, name: str, *, new_name: str | None = None, key: str = ""
 ) -> Restarted:
-    """Retries if the job changes meanwhile, because it may have ended."""
+    """Retries if the job changes in the meantime, because it may have ended."""
     for _ in range(_TRIES):
         job = await get_job(client, namespace, name)
         _check_staying(job)
@@ -216,7 +216,8 @@ def check_name(name: str | None) -> str | None:
 
 
 async def check_worker(client: Client, job: TrainingJob, worker: int | None, *, most: int) -> None:
-    """Problem 422 for a worker that the job does not have, or for all of a job that has too many."""
+    """Raises Problem 422 for a worker that the job does not have, or if all workers are requested and there are too
+    many."""
     count = await count_workers(client, job)
     if worker is None and count > most:
         text = f"this job has {count} workers, and at most {most} can be followed together: choose one"
@@ -227,7 +228,7 @@ async def check_worker(client: Client, job: TrainingJob, worker: int | None, *, 
 
 
 async def list_runtimes(client: Client, namespace: str) -> list[Object]:
-    """Those of the cluster and of the namespace."""
+    """The runtimes of the cluster and of the namespace."""
     wide, narrow = await asyncio.gather(
         _list(client, CLUSTER_TRAINING_RUNTIMES, ""), client.list(TRAINING_RUNTIMES, namespace)
     )

@@ -34,9 +34,9 @@ ID_LENGTH = 32_768
 _ID_BYTES = 262_144
 _PLAIN_BYTES = 1024
 _LINES = 100
-"""Per event."""
+"""The maximum number of lines per event."""
 MOST_WORKERS = 512
-"""Workers that can be merged: the id has an entry for each, and clients send it in a header."""
+"""The maximum number of workers that can be merged: the id has an entry for each, and clients send it in a header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ _HOUR = 3600.0
 class SignUpRules:
     mode: Mode = "off"
     per_hour: int = 360
-    """Tenants without an invitation, from all addresses together."""
+    """New tenants without an invitation, from all addresses together."""
     per_hour_and_address: int = 20
-    """Attempts, whatever their result."""
+    """Attempts per address, whatever their result."""
     most: int = 1000
-    """Tenants that signed up themselves and still exist in some form."""
+    """Tenants that signed up themselves and whose names are not free again."""
     allowance: Allowance = field(default_factory=Allowance)
 
 
@@ -60,7 +60,7 @@ class SignUpGuard:
             )  # fmt: skip
 
     async def check_room(self, name: str, register: Register) -> None:
-        """For somebody without an invitation. Unavailable names do not count."""
+        """For callers without an invitation. Unavailable names do not count against the limit."""
         problem = tenancy.find_name_problem(name)
         if problem:
             raise TenantError(problem, "invalid")

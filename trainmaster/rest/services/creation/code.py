@@ -85,7 +85,7 @@ def build_tree(
 
 
 def check_path(path: str) -> str:
-    """What is wrong with it, or ""."""
+    """What is wrong with the path; "" if it is valid."""
     parts = path.split("/")
     try:
         size = max(len(part.encode()) for part in parts)
@@ -147,7 +147,7 @@ class _Budget:
 
 
 class _Bounded:
-    """Limits the unpacked size of a tar.gz including headers, which can announce anything."""
+    """Limits the unpacked size of a tar.gz including its headers, whose sizes cannot be trusted."""
 
     def __init__(self, inner: gzip.GzipFile) -> None:
         self._inner = inner
@@ -204,11 +204,11 @@ def _strip_top(files: dict[str, bytes], entry: str) -> dict[str, bytes]:
     return {path.partition("/")[2]: content for path, content in files.items()}
 
 
-# Storing it
+# Storing
 
 
 def build_data(tree: CodeTree) -> tuple[Object, list[Object]]:
-    """The content of a ConfigMap, and the file of each key. A single train.py needs no table."""
+    """The content of a ConfigMap, and the file of each key. A single train.py needs no mapping."""
     text: dict[str, str] = {}
     binary: dict[str, str] = {}
     items: list[Object] = []

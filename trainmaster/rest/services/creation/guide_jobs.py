@@ -43,7 +43,7 @@ MANAGER = "trainmaster-rest"
 CODE_FILE = "train.py"
 WRITES = WriteOptions(field_manager=MANAGER)
 _NAME_TRIES = 12
-"""Each attempt goes further ahead than the previous one; 4,095 seconds in total."""
+"""Each attempt skips further ahead than the previous one; 4,095 seconds in total."""
 _POINTERS = {
     "nodes": "/config/num_nodes",
     "resources": "/config",
@@ -51,7 +51,7 @@ _POINTERS = {
     "runtime": "/framework",
     "name": "/user_id",
 }
-"""Parts of a job and where they stand in the guide's request."""
+"""Parts of a job and their pointers in the guide's request."""
 _HINTS = {
     RefusalCause.NO_NAMESPACE: "ask an administrator to make the namespace",
     RefusalCause.NO_RUNTIME: "ask an administrator to install the runtime of this framework",
@@ -117,7 +117,7 @@ class GuideJobs:
         return template
 
     async def ensure_system(self, client: Client, namespace: str, template: Template) -> None:
-        """An edited ConfigMap is left alone; an unmodified one is updated to the template."""
+        """Updates an unmodified ConfigMap to the template; leaves an edited one alone."""
         system, wanted = template.system, _hash(template.system)
         name = system["metadata"]["name"]
         try:
@@ -165,7 +165,7 @@ class GuideJobs:
         try:
             await adopt(client, copy, made)
         except StatusError as error:
-            # The job runs; only the deletion of its code with it is missing.
+            # The job was created; only its code would not be deleted with it yet.
             self.remind()
             log.warning("a script has no owner yet", extra={"action": "rest.unowned", "error": error.message})
         failpoints.hit("rest.owned")
@@ -228,7 +228,7 @@ def explain_refusal(error: StatusError, pointers: Mapping[str, str], hints: Mapp
     errors = [FieldProblem(one.message, pointer=pointers.get(one.part, "")) for one in list_refused_parts(error)]
     status, kind = problem.status, problem.kind
     if is_denied(error):
-        # A webhook's refusal is a 403, but is about the content and not the sender.
+        # A webhook's refusal is a 403, but is about the content, not the caller.
         status, kind = 422, "refused"
     return Problem(status, kind, problem.detail, hint=hints.get(cause, problem.hint), errors=errors)
 

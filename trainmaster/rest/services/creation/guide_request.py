@@ -1,7 +1,7 @@
 """The parameters of the guide's create request, and their validation.
 
-Rules that the server enforces anyway (quotas, names of runtimes) are left to it; these concern what only we see: the
-code, the user's id, and senseless numbers. All mistakes are reported together.
+Rules that the server enforces anyway (quotas, names of runtimes) are left to it. The checks here are for what only the
+REST API knows: the code, the user's id, and unreasonable numbers. All errors are reported together.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _is_amount(text: str, most: int) -> bool:
 
 
 def _check_text(code: str) -> str:
-    """What is wrong with the code as a text, or ""."""
+    """What is wrong with the code as text; "" if nothing is."""
     if not code.strip():
         return "is empty: send the text of a Python program"
     try:

@@ -1,4 +1,4 @@
-"""The parameters of a create in `/api/v1`, and their validation. All mistakes are reported together.
+"""The parameters of a create request in `/api/v1`, and their validation. All errors are reported together.
 
 Rules that the API server enforces anyway (quotas, names of runtimes, reserved variables) are left to it.
 """
@@ -20,7 +20,7 @@ from trainmaster.rest.services.creation.syntax import find_syntax_error
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 _RESERVED = ("kubernetes.io", "k8s.io", "kubeflow.org", "trainmaster.dev", "x-k8s.io")
-"""Setting these could imitate a controller."""
+"""Setting these could impersonate a controller."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _OWN_PLACES = ("/workspace/scripts", "/shared", "/proc", "/sys", "/dev", "/etc")

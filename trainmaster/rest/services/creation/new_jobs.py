@@ -1,12 +1,12 @@
 """Creates a job of `/api/v1` from a framework's template or any runtime, with code, packages, variables and volumes.
 
-The steps are those of `guide_jobs`, and a crash may follow any of them: the framework's system ConfigMap, the job's own
-code (an immutable ConfigMap, or a bundle of the home if it is larger), the TrainJob, the owner of the code. The sweep
-completes or removes what is left.
+The steps are those of `guide_jobs`, and a crash may occur after any of them: the framework's system ConfigMap, the
+job's own code (an immutable ConfigMap, or a bundle of the home if it is larger), the TrainJob, the owner of the code.
+The sweep completes or removes what is left.
 
 With an Idempotency-Key the name is derived from the key if none was requested, and what is created has the hashes of
-key and body. So a repeated request finds what the first one created: the TrainJob (answered again), only the code
-(continued), or the record of a deleted job (answered again).
+key and body. So a repeated request finds what the first one created: the TrainJob or the record of a deleted job, which
+is returned again, or only the code, from which it continues.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from trainmaster.rest.services.history import HistoryService, RecordsWanted
 log = logging.getLogger(__name__)
 
 BODY_HASH = "trainmaster.dev/idempotency-body"
-"""Annotation beside the label with the key: the hash of the request's body."""
+"""Annotation next to the label with the key: the hash of the request's body."""
 SCRIPTS = "/workspace/scripts"
 CODE_VOLUME = "train-script"
 _NAME_TRIES = 12
@@ -69,7 +69,7 @@ _POINTERS = {
     "name": "/name",
     "packages": "/packages",
 }
-"""Parts of a job and where they stand in the request."""
+"""Parts of a job and their pointers in the request."""
 _HINTS = {
     RefusalCause.NO_RUNTIME: "GET /api/v1/runtimes lists the runtimes that there are",
     RefusalCause.QUOTA: "delete a job that is over, or ask an administrator for more",
@@ -94,7 +94,7 @@ class Made:
 
 
 class NewJobs:
-    """`bundles` is the home's folder; None without a home, in which case larger code is refused."""
+    """`bundles` is the home's directory; None without a home, in which case larger code is refused."""
 
     def __init__(self, maker: GuideJobs, history: HistoryService, bundles: Path | None) -> None:
         self._maker = maker
@@ -211,7 +211,7 @@ class NewJobs:
         try:
             await adopt(client, script, made)
         except StatusError as error:
-            # The job runs; only the deletion of its code with it is missing.
+            # The job was created; only its code would not be deleted with it yet.
             self._maker.remind()
             log.warning("a script has no owner yet", extra={"action": "rest.unowned", "error": error.message})
 
@@ -221,7 +221,7 @@ class NewJobs:
 
 
 def choose_name(asked: NewJobRequest, ticket: Ticket) -> str:
-    """ "" if it is derived from the time."""
+    """The requested name, or one derived from the key; "" if it is to be derived from the time."""
     if asked.name is not None:
         return asked.name
     return f"{asked.basics.user_id}-{ticket.key[:10]}" if ticket.key else ""
@@ -285,14 +285,14 @@ def _build_command(asked: NewJobRequest, runtime: Object) -> tuple[str, ...]:
 
 
 def _set_entry(job: Object, entry: str) -> None:
-    """Templates start /workspace/scripts/train.py."""
+    """Replaces the script that templates start, /workspace/scripts/train.py."""
     trainer = job["spec"].get("trainer") or {}
     for name in ("command", "args"):
         if name in trainer:
             trainer[name] = [word.replace(f"{SCRIPTS}/{ENTRY}", f"{SCRIPTS}/{entry}") for word in trainer[name]]
 
 
-# Keys
+# Idempotency keys
 
 
 def _get_key(obj: Object) -> str:

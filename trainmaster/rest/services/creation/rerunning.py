@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _COPIED = ("apiVersion", "kind", "data", "binaryData")
 KEY_LABEL = "trainmaster.dev/idempotency-key"
-"""Label on TrainJobs and scripts, by the REST API: the hashed Idempotency-Key of the request that created it."""
+"""Label on TrainJobs and scripts, set by the REST API: the hashed Idempotency-Key of the request that created it."""
 
 
 async def rerun(client: Client, job: Object, new_name: str | None, key: str) -> Object:

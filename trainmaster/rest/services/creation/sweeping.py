@@ -1,7 +1,7 @@
 """Finds scripts that a crash left without an owner: after ten minutes each gets its TrainJob as owner, or is deleted.
 
-It runs at start, when the first script that it found is due, when a create reports that it was left incomplete, and
-once an hour (another process may have died for good).
+Runs at startup, when the first script that it found is due, when a create request reports that it was left incomplete,
+and once an hour, because another process may have crashed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Sweeper:
         self._reminded = asyncio.Event()
 
     def remind(self) -> None:
-        """A create was left incomplete."""
+        """Called when a create request was left incomplete."""
         self._reminded.set()
 
     async def run(self) -> None:

@@ -17,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 log = logging.getLogger(__name__)
 
 INLINE_BYTES = 4 * 1024
-"""At most 15 ms, measured over all inputs known to be slow."""
+"""At most 15 ms to parse, measured with all inputs known to be slow."""
 _CPU_SECONDS = 5
 _WALL_SECONDS = 10.0
 _WAIT_SECONDS = 15.0
-"""For waiting and the result."""
+"""Seconds for waiting and the result."""
 _MEMORY_BYTES = 1024 * 1024 * 1024
 _REFUSED = 3
 _PROGRAM = f"""
@@ -40,7 +40,7 @@ except (ValueError, RecursionError, MemoryError) as error:
 """
 
 _parsers = ThreadPoolExecutor(2, thread_name_prefix="syntax")
-"""Threads that wait for their process. A third text has to wait."""
+"""Threads that wait for their process; a third text has to wait."""
 
 
 async def find_syntax_error(code: str) -> str:
