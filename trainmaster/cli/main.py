@@ -12,13 +12,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO
+from typing import TYPE_CHECKING
 
 from trainmaster.app.home.folder import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
 from trainmaster.cli.commands import COMMANDS, HEADINGS, load_command
 from trainmaster.cli.context import CommandContext, CommandTable
 from trainmaster.version import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 _EPILOG = """\
 Start with:
@@ -41,7 +44,7 @@ _FOR_THE_PERSON = (
 class CommandParser(argparse.ArgumentParser):
     """Keeps its exit code if its output cannot be written, as argparse does since Python 3.11.4."""
 
-    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         with suppress(OSError):
             super()._print_message(message, file)
 
