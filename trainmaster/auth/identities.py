@@ -34,8 +34,7 @@ class TokenSource(Protocol):
     """One kind of bearer token."""
 
     def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[ActingIdentity, tuple[str, ...]] | None:
-        """The owner, and the audiences the token is valid for (() means any); None if it is not a token of this
-        kind."""
+        """The owner, and the audiences the token is valid for (() for any); None if it is of another kind."""
         ...
 
 

@@ -88,8 +88,7 @@ def parse_ref(binding: Fields, namespace: str) -> RoleRef:
 
 
 def subjects(binding: Fields, namespace: str) -> Iterator[tuple[str, str]]:
-    """The binding's subjects as ("User" | "Group", name). ServiceAccounts are users whose names include the
-    namespace."""
+    """The binding's subjects as ("User" | "Group", name). ServiceAccounts are returned as users."""
     for subject in list_items(binding, "subjects"):
         kind, name = subject.get("kind"), str(subject.get("name", ""))
         if kind == "ServiceAccount":

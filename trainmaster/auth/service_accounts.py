@@ -95,8 +95,7 @@ class ServiceAccountTokens:
     # Issuing
 
     def request(self, namespace: str, name: str, review: Object) -> Object:
-        """Answers a TokenRequest: the same object with its status. Raises NotFound if the ServiceAccount does not
-        exist."""
+        """Answers a TokenRequest: the same object with its status. Raises NotFound without the ServiceAccount."""
         account = self._reader.find(SERVICE_ACCOUNTS, namespace, name)
         if account is None:
             raise status.not_found(SERVICE_ACCOUNTS, name)

@@ -1,5 +1,4 @@
-"""Metrics of TrainJobs. Names that begin with `kubeflow_trainer_` are from upstream's documentation, with its
-labels."""
+"""Metrics of TrainJobs. Names and labels of `kubeflow_trainer_...` are from upstream's documentation."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Fetches what `reasons.explain` reads through any client, for callers without a view of their own (commands, the REST
-API)."""
+"""Fetches what `reasons.explain` reads through any client, for callers without a view (commands, the REST API)."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ _QUEUE = (PODS, JOB_SETS, JOBS)
 
 
 async def collect(client: Client, namespace: str) -> ListedView:
-    """Fetches everything that the explanation depends on. A caller that may not list all namespaces gets the objects of
-    its own namespace; the explanation then contains no predictions."""
+    """Fetches everything that the explanation depends on. If the caller may not list all namespaces, only the given one
+    is read, and the explanation contains no predictions."""
     jobs = [model.gvr for model in TRAINING_KINDS.values()]
     wanted: dict[GVR, str] = dict.fromkeys((*jobs, *_QUEUE), "")
     wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}

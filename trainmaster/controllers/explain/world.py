@@ -47,8 +47,7 @@ def read_ledger(view: View) -> SchedulingLedger:
 
 
 class Overlay:
-    """Implements `client.view.View`. Objects are shared with the underlying view, so they are replaced, never
-    modified."""
+    """Implements `client.view.View`. Objects are shared with the underlying view and never modified."""
 
     def __init__(self, base: View) -> None:
         self._base = base

@@ -32,8 +32,7 @@ def select_framework(runtime: Fields) -> Framework:
 
 
 def inject_gangs(training: Training, runtime: Fields, jobset: Object, context: FrameworkContext) -> list[Injection]:
-    """One result per policy. If nothing reads PodGroups, only the labels and annotations on the Pods are kept, with a
-    remark."""
+    """One result per policy. In embedded mode it has only labels and annotations of Pods, and a remark."""
     policies = read_fields(runtime, "spec", "podGroupPolicy")
     answers = []
     for name, gang in GANGS.items():

@@ -31,8 +31,7 @@ def make_ssh_keys() -> KeyPair:
 
 
 def make_curve_keys() -> KeyPair:
-    """An X25519 key pair in Z85, the format of CURVE certificates. Upstream derives it from the TrainJob's uid, which
-    is not a secret."""
+    """X25519 in Z85, as in CURVE certificates. Upstream derives it from the TrainJob's uid, which is not a secret."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415  # only Flux jobs need it
     from cryptography.hazmat.primitives.asymmetric import x25519  # noqa: PLC0415
 

@@ -49,8 +49,7 @@ def list_surplus(job: Job, tally: Tally) -> list[int]:
 
 
 def _get_worth(pod: Pod) -> tuple[object, ...]:
-    """Upstream's order; preferred Pods are assigned, running, ready, ready for longer, restarted less often, and
-    older."""
+    """Upstream's order; prefers Pods that are assigned, running, ready, ready for longer, rarely restarted, older."""
     return (
         bool(pod.node),
         {"Pending": 0, "Unknown": 1}.get(pod.phase, 2),

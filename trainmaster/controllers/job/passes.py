@@ -80,8 +80,7 @@ class Pass:
         return next((kind for kind in (ends.SUCCESS, ends.FAILURE) if self._draft.is_true(kind)), None)
 
     def _decide(self, outcome: JobOutcome) -> None:
-        """Only stores the outcome. Running Pods are stopped in a later pass: stopping them first could hide the
-        cause."""
+        """Stores the outcome. Running Pods are stopped in a later pass; stopping them now could hide the cause."""
         self._set(outcome.kind, outcome.reason, outcome.message)
         for number in self._books.list_open():
             self._close(number)
@@ -155,8 +154,7 @@ class Pass:
             self._balance()
 
     def _let_go(self) -> None:
-        """Releases Pods that the selector does not match: closes their slots first, and removes the owner reference in
-        a later pass."""
+        """Releases Pods that the selector does not match: closes their slots, and disowns them in a later pass."""
         for facts in self._claims.pods if self._claims.foreign else ():
             if facts.uid not in self._claims.foreign or facts.is_terminating:
                 continue

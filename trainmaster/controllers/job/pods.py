@@ -74,8 +74,7 @@ def count_restarts(pod: Pod) -> int:
 
 
 def get_finish_time(pod: Pod) -> datetime:
-    """When the Pod ended: the end of its last container, otherwise when it became not ready, was deleted, or was
-    created."""
+    """When the Pod ended: its last container's end, otherwise when it became not ready, was deleted or created."""
     ends: list[str] = [read_terminated(entry).get("finishedAt", "") for entry in pod.container_statuses]
     if ends and all(ends):
         return max(parse_time(end) for end in ends)

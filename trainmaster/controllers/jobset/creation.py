@@ -40,8 +40,7 @@ def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDr
 
 
 def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iterator[JobPlace]:
-    """The Jobs to create. With ordered startup, stops at the first ReplicatedJob that has not started, and notes that
-    in the draft."""
+    """The Jobs to create. With ordered startup, only up to the first ReplicatedJob that has not started."""
     taken = buckets.names
     in_order = startup.is_in_order(jobset) and not jobset.is_suspended
     blocked = bool(buckets.previous) and jobset.restart_strategy == "BlockingRecreate"

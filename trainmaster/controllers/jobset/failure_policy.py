@@ -28,8 +28,7 @@ from trainmaster.kit.timeline import Now
 
 DELAY = BackoffPolicy(first=1.0, cap=60.0)
 PROGRESS = 600.0
-"""Seconds; an attempt that runs this long was not in a crash loop. The kubelet resets its back-off after the same
-time."""
+"""Seconds; an attempt that runs this long was not in a crash loop. The kubelet uses the same time."""
 
 FAIL, RESTART, RESTART_FREELY = "FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"
 RESTART_ONE, RESTART_ONE_FREELY = "RestartJob", "RestartJobAndIgnoreMaxRestarts"

@@ -39,7 +39,7 @@ ALONE = (0, "")
 Place = tuple[str, str]
 """(namespace, name) of a Pod."""
 Order = tuple[int, int, str, int]
-"""(negated priority, 0 if restarting, waiting since, creation order)"""
+"""(negated priority, 0 if admitted or restarting, waiting since, creation order)"""
 
 
 class PodStage(Enum):
@@ -166,8 +166,7 @@ class Gang:
         )
 
     def get_need(self) -> Amounts:
-        """What it will hold once its waiting Pods are bound: their requests, or the peak of what may still be
-        needed."""
+        """What it will hold once its waiting Pods are bound: all requests, or the peak of what it may still need."""
         return compute_maxima(add(self.uses, self.waits), self._get_peak())
 
     def _get_peak(self) -> Amounts:

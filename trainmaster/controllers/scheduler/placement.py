@@ -64,8 +64,7 @@ def find_misfit(pod: Pod, node: Node, *, approximates_selectors: bool = False) -
 
 
 def _list_spread_keys(pod: Pod) -> Iterable[str]:
-    """A single node is a single domain, over which Pods are always evenly spread, so the node only needs the topology
-    key."""
+    """Pods are always evenly spread over a single node, so it only needs to have the topology key."""
     for constraint in list_items(pod.spec, "topologySpreadConstraints"):
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
             yield constraint["topologyKey"]

@@ -122,8 +122,7 @@ class SchedulingPass:
         return look
 
     def _is_over(self) -> bool:
-        """Whether nothing more can be admitted, because every waiting gang lacks some resource, and all positions to
-        show are known."""
+        """Whether every waiting gang lacks some resource, and all positions to show are known."""
         if self._to_the_end or self._position < SHOWN:
             return False
         return all(any(self._room.get_rest(name) <= 0 for name in kind) for kind in self._ledger.kinds)
@@ -186,8 +185,7 @@ class SchedulingPass:
         )
 
     def _find_static(self, gang: Gang) -> SchedulingVerdict | None:
-        """Checks that do not depend on free resources. The Pods of a role have the same template, so one of them is
-        checked."""
+        """Checks that do not depend on free resources. Pods of a role have the same template, so one is checked."""
         if gang.names_jobset and gang.shape is None:
             text = "the JobSet that the Pod names in its labels does not exist"
             return SchedulingVerdict(gang, VerdictKind.STUCK, f"0/1 nodes are available: {text}.", text)

@@ -87,8 +87,7 @@ def _list_failed_pods(view: View, job: Job) -> Iterator[Pod]:
 
 
 def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
-    """The failure and its sort key. Times have a resolution of seconds; among equal ones, the Pod that was written
-    first counts."""
+    """The failure and its sort key. Times are in whole seconds; among equal ones, the Pod written first counts."""
     own = {**pod.annotations, **pod.labels}
     container = _choose_container(pod)
     ended = read_terminated(container)

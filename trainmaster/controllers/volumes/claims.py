@@ -97,8 +97,7 @@ def _get_size(amounts: Fields) -> Fraction:
 
 
 def _provide(view: View, claim: PersistentVolumeClaim, draft: ObjectDraft) -> None:
-    """Creates a volume. If that is not possible, only an event is emitted; a new class or volume triggers another
-    pass."""
+    """Creates a volume, or emits an event if that is not possible. A new class or volume triggers another pass."""
     name = _find_class_name(view, claim)
     storage_class = view.find(STORAGE_CLASSES, "", name) if name else None
     problem = _find_problem(claim, name, storage_class)

@@ -1,5 +1,4 @@
-"""The documentation pages at /docs, and the OpenAPI document that they show. Public; nothing is loaded from other
-servers."""
+"""The documentation pages at /docs, and the OpenAPI document that they show. Public and self-contained."""
 
 from __future__ import annotations
 
