@@ -1,10 +1,10 @@
-"""What the HTTP layer asks of the registry. `registry.Registry` implements it; `local.LocalClient` and `http` use it.
+"""The interface of the registry. `registry.ObjectRegistry` implements it; `local.LocalClient` and `http` use it.
 
-Everything but `list` is synchronous: the state is in memory and one call is one transaction. Values are JSON bytes as
-stored, so that a read is answered without parsing. Nothing here waits for the disk: whoever lets an answer out of the
-process first awaits `store.durable(revision)` with the revision of the answer.
+Everything but `list` is synchronous: the state is in memory, and one call is one transaction. Values are JSON bytes as
+stored, so that reads need no parsing. Nothing here waits for the disk: before a response leaves the process, the caller
+has to await `store.durable(revision)` with the revision of the response.
 
-Refusals are `api.status.StatusError`.
+Errors are `api.status.StatusError`.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from trainmaster.store.contract import StoredRecord
 
 @dataclass(slots=True)
 class Call:
-    """Who calls, and what the call leaves behind for the response."""
+    """The caller of a request, and data for the response."""
 
     identity: ActingIdentity
     user_agent: str = ""
-    """The part before "/" is the field manager when none is named."""
+    """The part before "/" is the default field manager."""
     warnings: list[str] = field(default_factory=list)
     """Texts for `Warning: 299` headers, filled by the registry."""
     duplicates: Sequence[str] = ()
-    """Paths of fields that stood more than once in the request's body."""
+    """Paths of duplicate fields in the request body."""
     track_fields: bool = True
     """Whether the write is recorded in managedFields; our own controllers' writes are not."""
 
 
 class Written(NamedTuple):
     value: bytes
-    """The stored object (or, for a dry run, what would be stored)."""
+    """The stored object; for a dry run, the object that would be stored."""
     revision: int
-    """Await durability of this one; 0 when nothing was written."""
+    """The revision to await durability of; 0 if nothing was written."""
     created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
     value: bytes
-    """The Status when `gone`, else the object with its deletionTimestamp."""
+    """The Status if `gone`, else the object with its deletionTimestamp."""
     revision: int
     gone: bool
 
@@ -61,7 +61,7 @@ class DeleteResult:
 class ListPage:
     values: Sequence[bytes]
     revision: int
-    """metadata.resourceVersion of the list: a watch from here misses nothing."""
+    """metadata.resourceVersion of the list: a watch that starts here misses no event."""
     continue_token: str = ""
     remaining: int | None = None
 
@@ -69,7 +69,7 @@ class ListPage:
 class Frame:
     """One watch event. `value` is the object's JSON; for BOOKMARK a minimal object; for ERROR a Status.
 
-    Frames are shared: all watchers of a collection receive the same one, so that `line` is made once for all.
+    All watchers of a collection share the same frame, so that `line` is encoded only once.
     """
 
     __slots__ = ("_line", "record", "revision", "type", "value")
@@ -79,12 +79,12 @@ class Frame:
         self.value = value
         self.revision = revision
         self.record = record
-        """The one that holds the same object, if there is one."""
+        """The record of the same object, if there is one."""
         self._line: bytes | None = None
 
     @property
     def line(self) -> bytes:
-        """The event as it goes over the wire, with its line end."""
+        """The encoded event, including the newline."""
         line = self._line
         if line is None:
             line = self._line = b'{"type":"%s","object":%s}\n' % (self.type.encode(), self.value)
@@ -92,24 +92,24 @@ class Frame:
 
 
 class Outlet(Protocol):
-    """Where frames of a watch go without a task switch."""
+    """Receives the frames of a watch without a task switch."""
 
     def is_ready(self) -> bool:
-        """False while the reader is behind; then the watch's own task takes over, and waits."""
+        """False if the reader is behind; the watch's own task then takes over and waits."""
         ...
 
     def deliver(self, frames: Sequence[Frame]) -> None: ...
 
 
 class Frames(Protocol):
-    """The events of one watch, in batches as they become ready. Batches are never empty, but for the time limit."""
+    """The events of one watch, in batches. A batch is empty only at the time limit."""
 
     def __aiter__(self) -> AsyncIterator[Sequence[Frame]]: ...
 
     async def __anext__(self) -> Sequence[Frame]: ...
 
     def deliver_to(self, outlet: Outlet) -> None:
-        """What comes while `__anext__` waits goes to the outlet instead, in order, as long as it is ready."""
+        """While `__anext__` waits, events go to the outlet instead, in order, as long as it is ready."""
         ...
 
     def close(self) -> None: ...
@@ -119,12 +119,12 @@ class Registry(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> Written: ...
 
     async def list(self, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
-        """Long lists are worked through in slices, so that nobody else waits longer than a few milliseconds."""
+        """Long lists are processed in slices, so that other requests wait at most a few milliseconds."""
         ...
 
     def watch(self, kind: Kind, namespace: str, options: WatchOptions, *, durable: bool = True) -> Frames:
-        """Refuses at once (410, 400) what cannot be served. Events are delivered after their commit, or, with
-        durable=False (for what stays inside the process), right after their transaction."""
+        """Raises immediately (410, 400) if the watch cannot be served. Events are delivered after their commit, or with
+        durable=False (for use inside the process) right after their transaction."""
         ...
 
     def create(

@@ -1,8 +1,8 @@
-"""The CustomResourceDefinitions that our server shows: one for each custom kind, served and established.
+"""The CustomResourceDefinitions of our custom kinds, which clients (kopf, SDKs, kubectl plugins) look for.
 
-Clients (kopf, SDKs, kubectl plugins) look for them. They are stored like any object, so that list and watch work, and
-come from the same declarations as the CRDs for real clusters. Building them needs every schema tree, so that a start
-only does it when one is missing; what an upgrade changed is brought up to date a moment later.
+They are stored like any object, so that list and watch work, and are built from the same declarations as the CRDs for
+real clusters. Building them needs every schema tree, so a start does it only if one is missing; those of an older
+version are updated shortly after the start.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import metadata
 
 _REFRESH_SECONDS = 2.0
-"""After the start, which should not wait for this."""
+"""Delay after the start."""
 
 
 def ensure(state: RegistryState) -> None:
-    """Stores the definitions that are missing."""
+    """Stores missing definitions."""
     kind = state.catalogue.find(CUSTOM_RESOURCE_DEFINITIONS)
     if kind is None:
         return
@@ -36,7 +36,7 @@ def ensure(state: RegistryState) -> None:
 
 
 async def refresh(state: RegistryState) -> None:
-    """Brings definitions of an older version up to date."""
+    """Updates definitions of an older version."""
     await state.clock.sleep(_REFRESH_SECONDS)
     kind = state.catalogue.find(CUSTOM_RESOURCE_DEFINITIONS)
     if kind is None:
@@ -58,7 +58,7 @@ def _custom_kinds(state: RegistryState) -> list[Kind]:
 
 
 _built: dict[str, bytes] = {}
-"""By definition. Tests start hundreds of servers in one process."""
+"""Cache by definition, because tests start hundreds of servers in one process."""
 
 
 def _build(kind: Kind) -> Object:

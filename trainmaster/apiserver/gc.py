@@ -1,12 +1,11 @@
 """Owner-reference garbage collection.
 
-An object whose owners are all gone is deleted. An owner that is deleted in the foreground stays until the dependents
-that block it are gone; one that is deleted with orphaning stays until its dependents have forgotten it. Ownership is by
-uid: an object of the same name with another uid is another object. An owner of a kind that is not served here is left
-alone, and so is what it owns.
+An object whose owners are all deleted is deleted. An owner with foreground deletion stays until its blocking dependents
+are gone; one with orphan deletion stays until the owner references of its dependents are removed. Owners are identified
+by uid. Dependents of owners whose kind is not served here are ignored.
 
-Driven by the store's own events and, after a restart, by one pass over everything that has an owner. Each decision is
-one transaction, and repeating it does no harm.
+Triggered by events of the store and, after a restart, by one pass over all objects with owners. Each decision is one
+idempotent transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from trainmaster.client.contract import ActingIdentity, DeleteOptions
 from trainmaster.store.contract import Event, EventType, StoredRecord
 
 _SLICE = 2000
-"""Records looked at before others get a turn; about 1 ms."""
+"""Records processed before yielding to other tasks; about 1 ms."""
 _WORKED_OFF = frozenset((FOREGROUND, ORPHAN))
 COLLECTOR = ActingIdentity("system:serviceaccount:kube-system:generic-garbage-collector", groups=("system:masters",))
 
@@ -83,7 +82,7 @@ class GarbageCollector:
         self._end()
 
     async def _look_around(self) -> None:
-        """What a stop may have interrupted: owners that went, and deletions that were begun. In slices."""
+        """Finds work that a stop may have interrupted: deleted owners and unfinished deletions. In slices."""
         for place in self._index.places():
             self.worker.add(place)
         store = self._state.store
@@ -115,7 +114,7 @@ class GarbageCollector:
                 self.worker.add((record.bucket, record.name))
 
     def _has_owners(self, record: StoredRecord) -> bool:
-        """Whether every owner is there and not about to go, so that nothing needs doing. True without owners."""
+        """Whether all owners exist and none is being deleted. True if there are none."""
         for owner in stored.owners_of(record):
             found = self._locate(owner, record)
             if found is None:
@@ -126,7 +125,7 @@ class GarbageCollector:
         return True
 
     def _add_owners(self, owners: Sequence[Fields], record: StoredRecord) -> None:
-        """An owner may have waited for this dependent."""
+        """Queues the owners of a deleted dependent, which may be waiting for it."""
         for owner in owners:
             found = self._locate(owner, record)
             if found is not None and _is_unfinished(found):
@@ -154,7 +153,7 @@ class GarbageCollector:
         return _Item(kind, record, self._state.parsed.get(record))
 
     def _judge(self, item: _Item) -> None:
-        """Deletes the item, or takes those owners off it that are gone while another one stays."""
+        """Deletes the item if it has no owners left, else removes the references to deleted owners."""
         solid, waiting, dangling = self._classify(item)
         if solid is None:
             return
@@ -167,7 +166,7 @@ class GarbageCollector:
         dependents = [found for place in self._list_dependents(item) if (found := self._find(place)) is not None]
         if waiting and dependents:
             if any(dependent.deleting_dependents for dependent in dependents):
-                # A circle of owners: the one that is met again must not block.
+                # Owners form a cycle: an object found again must not block.
                 free = [{**owner, "blockOwnerDeletion": False} for owner in references]
                 self._rewrite(item, ownerReferences=free)
                 item = self._find((item.record.bucket, item.record.name)) or item
@@ -178,7 +177,7 @@ class GarbageCollector:
         self._delete(item, policy)
 
     def _classify(self, item: _Item) -> tuple[set[str] | None, set[str], set[str]]:
-        """Uids of owners that stay, that wait for their dependents, and that are gone; None when one is unknown."""
+        """Uids of owners that exist, that wait for dependents, and that are deleted; None if a kind is unknown."""
         solid: set[str] = set()
         waiting: set[str] = set()
         dangling: set[str] = set()
@@ -202,7 +201,7 @@ class GarbageCollector:
         return kind
 
     def _locate(self, owner: Fields, dependent: StoredRecord) -> StoredRecord | None:
-        """The record at the coordinates that a reference gives; its uid may be another."""
+        """The record with the kind and name of the reference; its uid may differ."""
         kind = self._state.catalogue.find_type(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
         if kind is None:
             return None
@@ -210,7 +209,7 @@ class GarbageCollector:
         return self._state.find(kind, namespace, str(owner.get("name", "")))
 
     def _await_dependents(self, item: _Item) -> None:
-        """Foreground: deletes the dependents that block, and lets the owner go when none is left."""
+        """Foreground deletion: deletes blocking dependents, and removes the owner's finalizer if none is left."""
         blocking = [place for place in self._list_dependents(item) if self._blocks(place, item.uid)]
         if not blocking:
             self._rewrite(item, finalizers=[name for name in item.metadata["finalizers"] if name != FOREGROUND])
@@ -219,7 +218,7 @@ class GarbageCollector:
             self.worker.add(place)
 
     def _list_dependents(self, item: _Item) -> list[Place]:
-        """An object in a namespace owns nothing outside it, whoever names its uid there."""
+        """The dependents of the item. A namespaced object cannot own objects outside its namespace."""
         places = self._index.dependents(item.uid)
         if not item.kind.namespaced:
             return list(places)
@@ -242,7 +241,7 @@ class GarbageCollector:
         self._rewrite(item, finalizers=[name for name in item.metadata["finalizers"] if name != ORPHAN])
 
     def _rewrite(self, item: _Item, **metadata: Sequence[object]) -> None:
-        """Stores the item with other metadata; empty lists go away."""
+        """Stores the item with changed metadata; empty lists are removed."""
         changed = {**item.metadata, **metadata}
         for name, value in metadata.items():
             if not value:
@@ -261,12 +260,12 @@ class GarbageCollector:
 
 
 def _awaits_dependents(metadata: Fields) -> bool:
-    """Deleted in the foreground: it stays until the dependents that block it are gone."""
+    """Whether the object is deleted in the foreground and waits for its blocking dependents."""
     return "deletionTimestamp" in metadata and FOREGROUND in list_items(metadata, "finalizers")
 
 
 def _is_unfinished(record: StoredRecord) -> bool:
-    """Deleted, and held by a finalizer that the garbage collector works off."""
+    """Whether the object is deleted and has a finalizer of the garbage collector."""
     memo: stored.RecordMemo | None = record.memo
     if memo is not None and memo.obj is not None:
         metadata = memo.obj["metadata"]

@@ -1,10 +1,10 @@
-"""The in-process client: the Client protocol straight onto the registry. No HTTP, and admission like everybody else.
+"""The in-process client: implements the Client protocol on the registry, without HTTP but with admission.
 
-Writes are visible at once and durable later: whoever lets something out of the process first awaits `durable`. What a
-caller receives is its own copy. As the owner (`LocalClient` itself) everything is allowed; `as_user` acts as somebody
-else and asks the authorizer first.
+Writes are visible immediately and durable later: await `durable` before a result leaves the process. Callers receive
+their own copies. `LocalClient` itself acts as the owner, who may do everything; `as_user` acts as another user and
+checks permissions first.
 
-`apply_atomically` carries out a reconciler's writes as one transaction: all of them or none.
+`apply_atomically` performs the writes of a reconciler in one transaction.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _AGENT = "trainmaster"
 T = TypeVar("T")
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
-"""(Pod name, namespace, options): the log as the node has it."""
+"""(Pod name, namespace, options) -> the log of the Pod on the node."""
 
 
 class LocalAuthorizer(Protocol):
-    """What `as_user` asks; `auth.contract.Authorizer` fits."""
+    """The authorizer of `as_user`; `auth.contract.Authorizer` implements it."""
 
     def allows(
         self, identity: ActingIdentity, verb: str, group: str, resource: str, namespace: str = "", name: str = ""
@@ -73,7 +73,7 @@ class LocalClient:
         self._log_source = log_source
         self._checked = checked
         self.warnings: deque[str] = deque(maxlen=100)
-        """The last API warnings, newest last; whoever shows them to a person empties this."""
+        """The last API warnings, newest last; the code that shows them clears this."""
 
     def as_user(self, identity: ActingIdentity) -> LocalClient:
         return LocalClient(
@@ -185,10 +185,10 @@ class LocalClient:
         await self._registry.store.durable(revision)
 
     async def close(self) -> None:
-        """Nothing to close: the registry belongs to whoever made it."""
+        """Nothing to close."""
 
     def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied:
-        """One transaction. On a refusal nothing is kept. Not recorded in managedFields."""
+        """Performs all writes in one transaction, or none if one is refused. Not recorded in managedFields."""
         store = self._registry.store
         call = Call(self._identity, self._user_agent, track_fields=False)
         options = WriteOptions(field_manager=field_manager, field_validation="Ignore")
@@ -230,7 +230,7 @@ class LocalClient:
         return stored.parse(value)
 
     def _admit(self, verb: str, gvr: GVR, namespace: str, name: str = "", subresource: str = "") -> Kind:
-        """The kind, if it is served and the identity may do this to it."""
+        """The kind, if it is served and the user is allowed to perform the verb."""
         kind = self._registry.catalogue.find(gvr)
         if kind is None:
             raise status.unknown_path()
@@ -256,21 +256,21 @@ class LocalClient:
 
 
 def _copy(obj: T) -> T:
-    """The registry keeps what it is given; the caller keeps its own."""
+    """A deep copy, because the registry takes ownership of objects."""
     copied: T = orjson.loads(orjson.dumps(obj))
     return copied
 
 
 def _detach(obj: Object) -> Object:
-    """A copy as deep as the registry writes into an object of a kind that is kept as given."""
+    """A shallow copy that is deep enough for objects of kinds into which the registry writes only metadata."""
     return {**obj, "metadata": {**obj["metadata"]}}
 
 
 class LocalWatch:
-    """See `client.contract.WatchStream`. Opened on entering, so that a refusal is raised there, as over HTTP."""
+    """See `client.contract.WatchStream`. Opened on entering, so that errors are raised there, as over HTTP."""
 
     def __init__(self, open_frames: Callable[[], Frames], shared: ParsedObjects | None = None) -> None:
-        """`shared`: where objects are taken from that the caller only reads."""
+        """`shared`: the source of shared read-only objects."""
         self._open = open_frames
         self._shared = shared
         self._frames: Frames | None = None

@@ -1,11 +1,10 @@
-"""The View that reconcilers read when embedded: the store's own state, always current, parsed when first looked at.
+"""The View of reconcilers in embedded mode: the current state of the store, parsed on demand.
 
-Parsed objects are shared between readers (`parsed`). Listing by owner uses the index of `owners`; listing by label
-builds an index for a label key the first time somebody asks for it, and keeps it current from then on; so it is with
-summaries (`client.view.Summary`).
+Parsed objects are shared between readers (`parsed`). Listing by owner uses the index of `owners`. Listing by label
+builds an index for the label key on first use and keeps it current, and so do summaries (`client.view.Summary`).
 
-It is the feed of the controllers too (`follow`): whoever follows hears of a change right after the transaction, as the
-same parsed object that the view shows, without a watch in between.
+It is also the feed of the controllers (`follow`): followers are notified of a change right after its transaction, with
+the parsed object of the view, without a watch.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from trainmaster.client.view import S, ViewSummary
 from trainmaster.store.contract import Event, EventType
 
 _SLICE = 256
-"""Objects that exist already are told in slices; others get their turn in between."""
+"""Existing objects are reported in slices of this size, to yield to other tasks in between."""
 
 
 class LocalView:
@@ -31,7 +30,7 @@ class LocalView:
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""
         self._summaries: dict[object, ViewSummary] = {}
-        """By who builds them."""
+        """Builder to its summary."""
         self._summarized: dict[str, list[tuple[GVR, ViewSummary]]] = {}
         """The same by bucket."""
         self._followers: dict[str, list[_Follower]] = {}
@@ -77,7 +76,7 @@ class LocalView:
         return found  # type: ignore[return-value]  # what this builder has built
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
-        """See `engine.feed.Feed`. An error of `notice` is raised here, not in whoever wrote."""
+        """See `engine.feed.Feed`. An error of `notice` is raised here, not in the writer."""
         bucket = stored.bucket_of(gvr)
         follower = _Follower(notice)
         self._followers.setdefault(bucket, []).append(follower)
@@ -110,7 +109,7 @@ class LocalView:
                     _move(index, key, event)
             if (summaries := self._summarized.get(record.bucket)) is not None:
                 self._tell(summaries, event)
-        # Once the view shows all of the transaction.
+        # After the view shows the whole transaction.
         for event in events:
             followers = self._followers.get(event.record.bucket)
             if followers:

@@ -1,8 +1,8 @@
-"""The life of namespaces: what every one of them holds, who may create in them, and how they end.
+"""The lifecycle of namespaces.
 
-`NamespaceLifecycle` is the admission plugin: no namespace, no content; a terminating one takes no new content; the
-immortal ones cannot be deleted. `NamespaceController` gives each namespace its `default` ServiceAccount and the
-`kube-root-ca.crt` ConfigMap, empties terminating ones, and removes them when nothing is left.
+`NamespaceLifecycle` is the admission plugin: it refuses new objects in namespaces that do not exist or are terminating,
+and the deletion of built-in namespaces. `NamespaceController` creates the `default` ServiceAccount and the
+`kube-root-ca.crt` ConfigMap in each namespace, empties terminating namespaces, and removes them when they are empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.store.contract import Event, EventType, StoredRecord
 
 CONTROLLER = ActingIdentity("system:serviceaccount:kube-system:namespace-controller", groups=("system:masters",))
 INITIAL = ("default", "kube-system", "kube-public", "kube-node-lease", "kubeflow-system")
-"""There from the first start. The SDK looks for its runtimes' namespace, kubectl for `default`."""
+"""Created at the first start. The SDK expects the namespace of its runtimes, kubectl expects `default`."""
 
 _IMMORTAL = ("default", "kube-system", "kube-public")
 _NAME_LABEL = "kubernetes.io/metadata.name"
@@ -33,9 +33,9 @@ _FINALIZER = "kubernetes"
 _BUCKET = NAMESPACES.collection
 _ROOT_CA = "kube-root-ca.crt"
 _FURNITURE = {stored.bucket_of(SERVICE_ACCOUNTS): "default", stored.bucket_of(CONFIG_MAPS): _ROOT_CA}
-"""What every namespace has: where it is stored, and its name."""
+"""Objects that every namespace has: bucket to name."""
 _SLICE = 50
-"""Deletions in one go, about 2 ms."""
+"""Deletions before yielding to other tasks, about 2 ms."""
 
 
 class NamespaceLifecycle(Plugin):
@@ -77,7 +77,7 @@ class NamespaceLifecycle(Plugin):
 
 
 def _complete(namespace: Object, *, new: bool) -> None:
-    """Every namespace carries its name as a label; a new one is Active and held by the namespace controller."""
+    """Sets the label with the namespace's name; a new namespace also gets the phase Active and the finalizer."""
     metadata = namespace["metadata"]
     if metadata.get("name"):
         metadata.setdefault("labels", {})[_NAME_LABEL] = metadata["name"]
@@ -88,7 +88,7 @@ def _complete(namespace: Object, *, new: bool) -> None:
 
 class NamespaceController:
     def __init__(self, state: RegistryState, root_ca: str = "") -> None:
-        """`root_ca`: the certificate in PEM that clients inside the namespace check the server with."""
+        """`root_ca`: the CA certificate (PEM) for clients in the namespace."""
         self._state = state
         self._root_ca = root_ca
         self._contents = [
@@ -102,7 +102,7 @@ class NamespaceController:
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
 
     def start(self) -> None:
-        """Creates what must be there, and takes up what a stop interrupted."""
+        """Creates the initial namespaces, and continues work that a stop interrupted."""
         for name in INITIAL:
             self._create(NAMESPACES, "", {"metadata": {"name": name}})
         for record in self._state.store.scan(_BUCKET):
@@ -157,7 +157,7 @@ class NamespaceController:
         try:
             create.create(self._state, _call(), kind, namespace, body, WriteOptions())
         except (AlreadyExists, NotFound):
-            # Somebody was faster, or the namespace went again in the same moment.
+            # The object exists already, or the namespace was deleted meanwhile.
             return
 
     def _end_namespace(self, name: str) -> None:
@@ -165,7 +165,7 @@ class NamespaceController:
         self.worker.add(name)
 
     def _look_after(self, namespace: str) -> None:
-        """What every namespace has comes back when somebody deletes it; a namespace that is going is emptied."""
+        """Recreates the default objects if they are missing; empties a terminating namespace."""
         record = self._state.find(self._kinds[NAMESPACES], "", namespace)
         if record is None:
             return
@@ -175,14 +175,14 @@ class NamespaceController:
             self._furnish(namespace)
 
     def _empty(self, namespace: str, record: StoredRecord) -> None:
-        """Deletes the content; the last object to go brings us here again."""
+        """Deletes the content. The deletion of the last object queues the namespace again."""
         kind = self._kinds[NAMESPACES]
         held = 0
         for content in self._in_order():
             found, done = self._empty_kind(content, namespace)
             held += found
             if not done:
-                # Others get a turn before the next slice.
+                # Yield to other tasks before the next slice.
                 self.worker.add(namespace)
                 return
         if held:
@@ -192,11 +192,11 @@ class NamespaceController:
         update.store_change(self._state, update.ObjectUpdate(kind, record, old, new))
 
     def _in_order(self) -> Iterable[Kind]:
-        """Pods last: what would make new ones is gone by then."""
+        """The kinds with Pods last, after the objects whose controllers would create new Pods."""
         return sorted(self._contents, key=lambda kind: kind.gvr == PODS)
 
     def _empty_kind(self, kind: Kind, namespace: str) -> tuple[int, bool]:
-        """Deletes objects of a kind, a slice at most; how many stay for now, and whether that was all."""
+        """Deletes at most one slice of objects; returns how many remain for now, and whether it reached the end."""
         held = deleted = 0
         for record in self._state.store.scan(stored.bucket(kind), f"{namespace}/"):
             if stored.peek_deletion(record.value):

@@ -1,7 +1,7 @@
-"""Who depends on whom: an index from an owner's uid to the records that name it in their ownerReferences.
+"""An index from an owner's uid to the records with an ownerReference to it.
 
-Kept current by a store subscription, so it is right whenever other code runs. Used by the garbage collector and by
-`local.LocalView`. Built at start by looking at bytes, without parsing objects that have no owner.
+Updated synchronously by a store subscription. Used by the garbage collector and by `local_view.LocalView`. Built at the
+start by searching the bytes, without parsing objects that have no owner.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Place: TypeAlias = tuple[str, str]
 class OwnerIndex:
     def __init__(self, store: Store) -> None:
         self._dependents: dict[str, dict[Place, bool]] = {}
-        """Owner's uid to who names it, and whether as the controller."""
+        """Owner's uid to its dependents; True if it is their controller."""
         for bucket in store.buckets():
             for record in store.scan(bucket):
                 self._add(stored.peek_owners(record.value), (bucket, record.name))
         self._end: Callable[[], None] = store.subscribe(self._follow)
 
     def dependents(self, uid: str) -> Sequence[Place]:
-        """The records that name this uid as an owner, oldest entry first."""
+        """The records with an ownerReference to this uid, oldest entry first."""
         return tuple(self._dependents.get(uid, ()))
 
     def controlled(self, uid: str, bucket: str, prefix: str) -> list[str]:
-        """The names in a bucket that begin with a prefix and whose records name this uid as their controller, in order.
-        Nothing of the records is looked at: a Job asks this about all its Pods in every pass."""
+        """The names in a bucket, in order, that begin with a prefix and whose controller has this uid. Reads no
+        records, because the Job controller calls this for all Pods of a Job in every pass."""
         places = self._dependents.get(uid)
         if places is None:
             return []
@@ -48,7 +48,7 @@ class OwnerIndex:
         return uid in self._dependents
 
     def places(self) -> Iterable[Place]:
-        """Every record with an owner; some come more than once."""
+        """Every record with an owner; some more than once."""
         for places in tuple(self._dependents.values()):
             yield from tuple(places)
 

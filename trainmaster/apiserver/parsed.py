@@ -1,8 +1,8 @@
-"""The objects of the newest records in parsed form, bounded in number, so that nobody parses what was just written.
+"""A bounded cache of parsed objects, so that recently written objects need not be parsed.
 
-A write leaves its object here (`State.put`); the view, its followers, the next patch and the garbage collector take it
-from here. One that is not here is parsed and kept. The object hangs at its record, so a record that was undone or
-replaced can never answer for another. All readers share it: whoever changes something copies the branch first.
+A write adds its object (`RegistryState.put`); the view, its followers, the next patch and the garbage collector read
+it. Missing objects are parsed and added. Objects are attached to their record, so they can never be stale. All readers
+share them: copy the branch that you change.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from trainmaster.apiserver import stored
 from trainmaster.store.contract import StoredRecord
 
 _LIMIT = 8192
-"""Records that hold their object. About 30 MB when all of them are current, and far more than the active jobs need."""
+"""Maximum number of cached objects, about 30 MB; far more than active jobs need."""
 
 
 _LIMIT_BYTES = 32 << 20
-"""Of those records, as stored: parsed, an object takes several times as much, and a tenant decides how large it is."""
+"""Maximum size of their stored form, because tenants decide how large objects are. Parsed, they take several
+times as much."""
 
 
 class ParsedObjects:
@@ -39,7 +40,7 @@ class ParsedObjects:
         return obj
 
     def note(self, record: StoredRecord) -> None:
-        """The record has got its object."""
+        """Called when an object is attached to the record."""
         self._records.append(record)
         self._bytes += len(record.value)
         while len(self._records) > _LIMIT or self._bytes > _LIMIT_BYTES:
@@ -49,7 +50,7 @@ class ParsedObjects:
 
     @staticmethod
     def drop(record: StoredRecord) -> None:
-        """The record was replaced; readers that come late parse it again."""
+        """Called when the record is replaced; later readers of it have to parse it again."""
         memo: stored.RecordMemo | None = record.memo
         if memo is not None:
             memo.obj = None

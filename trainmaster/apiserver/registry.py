@@ -1,10 +1,9 @@
-"""The registry: every read and write of API objects, whoever asks. See `contract.Registry` for what callers rely on.
+"""The registry, through which all reads and writes of API objects go. See `contract.Registry` for its interface.
 
-One module per verb does the work (`create`, `update`, `patch`, `delete`, `listing`, `watching`); this class holds what
-they share and is what `http` and `local` see. A write is one store transaction. Objects given to `create` and `update`
-belong to the registry from then on.
+Each verb is implemented in a module of its own (`create`, `update`, `patch`, `delete`, `listing`, `watching`). A write
+is one store transaction. The registry takes ownership of objects that are passed to `create` and `update`.
 
-`running` is the whole thing alive: admission in place, garbage collection and namespace controller at work.
+`running` starts garbage collection and the namespace controller.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 
 _SLICE = 50
-"""Deletions of a collection before others get a turn, about 2 ms."""
+"""Deletions before yielding to other tasks, about 2 ms."""
 
 
 class ObjectRegistry:
@@ -97,7 +96,7 @@ class ObjectRegistry:
 
     @asynccontextmanager
     async def running(self, root_ca: str = "") -> AsyncIterator[None]:
-        """Creates the initial namespaces and keeps garbage collection going."""
+        """Creates the initial namespaces and runs garbage collection during the block."""
         self._collector = GarbageCollector(self.state, self.owners)
         self._namespaces = NamespaceController(self.state, root_ca)
         self._quotas = QuotaController(self.state)
@@ -116,7 +115,7 @@ class ObjectRegistry:
             self._quotas.close()
 
     async def settled(self) -> None:
-        """Returns once garbage collection and namespace clean-up have nothing left to do."""
+        """Waits until garbage collection and namespace cleanup have nothing left to do."""
         if self._collector is None or self._namespaces is None or self._quotas is None:
             return
         parts = (self._collector, self._namespaces.worker, self._quotas.worker)
@@ -128,7 +127,7 @@ class ObjectRegistry:
         self.owners.close()
 
     def serve_subresource(self, gvr: GVR, subresource: str, creator: SubresourceCreator) -> None:
-        """POST on that subresource is answered by `creator`."""
+        """Registers `creator` as the handler of POST on the subresource."""
         self.state.creators[(gvr, subresource)] = creator
 
     def get(self, kind: Kind, namespace: str, name: str) -> Written:
@@ -162,7 +161,7 @@ class ObjectRegistry:
         return create.create(self.state, call, kind, namespace, obj, options)
 
     def create_decoded(self, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
-        """As `create`, for an object that is as decoding would leave it."""
+        """Like `create`, for an object that needs no decoding."""
         return create.store_new(self.state, call, kind, namespace, obj, options)
 
     def update(
@@ -199,7 +198,7 @@ class ObjectRegistry:
     async def delete_collection(
         self, call: Call, kind: Kind, namespace: str, selection: ListOptions, options: DeleteOptions
     ) -> ListPage:
-        """Deletes what is selected; the page holds the objects as they were before."""
+        """Deletes the selected objects; returns them as they were before."""
         delete.check_options(options)
         page = await listing.list_page(self.state, kind, namespace, selection)
         revision = page.revision

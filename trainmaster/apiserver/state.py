@@ -1,7 +1,7 @@
-"""What the verbs share: the store, the kinds, time, ids and the admission chain. One per Registry.
+"""State shared by the verbs: the store, the kinds, the clock, ids and the admission chain. One per registry.
 
-Invariant: every change of the store goes through `put` or `remove` here, which stamp the revision into the bytes and
-leave the parsed labels on the record, before any subscriber sees it.
+Invariant: every change of the store goes through `put` or `remove`, which write the revision into the bytes and attach
+the parsed labels to the record before any subscriber sees it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from trainmaster.kit.ids import Ids
 from trainmaster.store.contract import ABSENT, NoSpace, Store, StoredRecord
 
 Reviewer: TypeAlias = Callable[[Call, Object], Object]
-"""Answers a review kind: takes the posted object, returns it with its status."""
+"""Handles a review kind: takes the posted object, returns it with its status."""
 SubresourceCreator: TypeAlias = Callable[[Call, Kind, str, str, Object, WriteOptions], Written]
-"""Serves POST on a subresource: (call, kind, namespace, name, body, options)."""
+"""Handles POST on a subresource: (call, kind, namespace, name, body, options)."""
 
 
 _SMALL = 64 * 1024
-"""What needs no measuring: the limits are not set below it."""
+"""Smaller objects need not be measured, because the limits cannot be set below this."""
 
 
 @dataclass(slots=True)
@@ -62,28 +62,28 @@ class RegistryState:
         return self.store.get(kind.collection, f"{namespace}/{name}" if kind.namespaced else name)
 
     def find_shared(self, gvr: GVR, namespace: str, name: str) -> Object | None:
-        """The stored object, shared with others; for kinds that are stored as themselves."""
+        """The stored object, shared and read-only; for kinds that are stored as themselves."""
         record = self.store.get(gvr.collection, f"{namespace}/{name}" if namespace else name)
         return None if record is None else self.parsed.get(record)
 
     def peek(self, kind: Kind, record: StoredRecord) -> Object:
-        """As `read`, but shared with others: copy the branch that you change."""
+        """Like `read`, but the object is shared: copy the branch that you change."""
         obj = self.parsed.get(record)
         return kind.from_storage(obj) if kind.from_storage else obj
 
     def read(self, kind: Kind, record: StoredRecord) -> Object:
-        """The object as this kind shows it, the caller's own."""
+        """A copy of the object, in the representation of this kind."""
         obj = stored.parse(record.value)
         return kind.from_storage(obj) if kind.from_storage else obj
 
     def show(self, kind: Kind, record: StoredRecord) -> bytes:
-        """The bytes as this kind shows them; the stored ones wherever the kind is stored as itself."""
+        """The bytes in the representation of this kind; the stored bytes if the kind is stored as itself."""
         return record.value if kind.from_storage is None else stored.dump(self.read(kind, record))
 
     def put(self, kind: Kind, obj: Object, previous: StoredRecord | None, *, arranged: bool = False) -> StoredRecord:
-        """Stores the object at the next revision, in place of `previous`. The object must not change any more.
+        """Stores the object at the next revision, replacing `previous`. The object must not be changed afterwards.
 
-        `arranged`: its fields stand in the order in which they are stored.
+        `arranged`: its fields are already in the stored order.
         """
         store, parsed = self.store, self.parsed
         metadata = obj["metadata"]
@@ -117,18 +117,18 @@ class RegistryState:
 
     def _check_size(self, obj: Object, value: bytes, previous: StoredRecord | None) -> None:
         if previous is not None and "deletionTimestamp" in obj["metadata"]:
-            # Nothing may keep an object from being deleted.
+            # Size limits must not prevent the deletion of an object.
             return
         self.limits.check_stored(obj, value, None if previous is None else previous.value)
 
     def show_unwritten(self, obj: Object, previous: StoredRecord | None) -> bytes:
-        """The answer to a dry run."""
+        """The response to a dry run."""
         value = stored.dump(obj)
         self._check_size(obj, value, previous)
         return value
 
     def remove(self, kind: Kind, obj: Object, previous: StoredRecord) -> StoredRecord:
-        """Removes the object; watchers get its last state under the revision of the deletion."""
+        """Removes the object; watchers get its last state with the revision of the deletion."""
         store = self.store
         metadata = obj["metadata"]
         last = {**obj, "metadata": {**metadata, "resourceVersion": str(store.revision + 1)}}

@@ -1,8 +1,8 @@
-"""How an object lies in the store: JSON bytes in a fixed order, so that a few fields can be read without parsing.
+"""The stored form of an object: JSON bytes in a fixed field order, so that some fields can be read without parsing.
 
-`dump` writes apiVersion, kind and metadata first, and within metadata the server's own plain fields before all others.
-A field that stands before the first brace inside metadata can then be found by a byte search; the `peek_` functions
-rely on that and on nothing else. Indexes over 100,000 objects are built this way at start.
+`dump` writes apiVersion, kind and metadata first, and within metadata the server's own scalar fields before all others.
+A field before the first brace inside metadata can be found by a byte search; the `peek_` functions rely on that. At the
+start, indexes over 100,000 objects are built this way.
 
 Names of records are "namespace/name", or "name" for cluster-scoped kinds.
 """
@@ -18,8 +18,8 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.kit.untracked import untrack
 from trainmaster.store.contract import StoredRecord
 
-# First what only the server writes, which holds no braces; ownerReferences is the first nested field. Names come
-# after it, because those of some kinds may contain anything.
+# First the fields that only the server writes, which contain no braces; ownerReferences is the first nested field.
+# Names come after it, because those of some kinds may contain any character.
 _METADATA_ORDER = (
     "uid",
     "resourceVersion",
@@ -42,7 +42,7 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 def arrange(obj: Object) -> Object:
-    """The object with its fields in the order in which they are stored."""
+    """The object with its fields in the stored order."""
     metadata: Object = obj["metadata"]
     ordered = {name: metadata[name] for name in _METADATA_ORDER if name in metadata}
     if len(ordered) != len(metadata):
@@ -64,7 +64,7 @@ def parse(value: bytes) -> Object:
 
 
 def bucket_of(gvr: GVR) -> str:
-    """The collection in the store; versions of a kind share it."""
+    """The bucket of a collection; versions of a kind share it."""
     return gvr.collection
 
 
@@ -87,7 +87,7 @@ def peek_uid(value: bytes) -> str:
 
 
 def peek_deletion(value: bytes) -> str:
-    """deletionTimestamp, or "" for an object that nobody deleted."""
+    """deletionTimestamp, or "" if the object is not being deleted."""
     return _peek(value, b'"deletionTimestamp":"')
 
 
@@ -96,7 +96,7 @@ _OWNERS = b'"ownerReferences":['
 
 
 def _end_of_plain(value: bytes) -> int:
-    """Where the plain fields of metadata end. What stands before metadata is fixed and short."""
+    """Where the scalar fields of metadata end."""
     start = value.index(_START) + len(_START)
     opening, closing = value.find(b"{", start), value.index(b"}", start)
     return closing if opening < 0 else min(opening, closing)
@@ -111,7 +111,7 @@ def _peek(value: bytes, mark: bytes) -> str:
 
 
 def peek_owners(value: bytes) -> list[Object]:
-    """metadata.ownerReferences, parsed alone."""
+    """metadata.ownerReferences, parsed without the rest of the object."""
     found = value.find(_OWNERS)
     if found < 0 or found > _end_of_plain(value):
         return []
@@ -120,13 +120,13 @@ def peek_owners(value: bytes) -> list[Object]:
     try:
         owners: list[Object] = orjson.loads(value[found : end + 1])
     except orjson.JSONDecodeError:
-        # A bracket inside a string ended the slice early.
+        # The slice ended early, at a bracket inside a string.
         owners = parse(value)["metadata"]["ownerReferences"]
     return owners
 
 
 def has_same_owners(value: bytes, other: bytes) -> bool:
-    """Whether the bytes of ownerReferences are equal, which most writes leave alone. Costs less than parsing them."""
+    """Whether the bytes of ownerReferences are equal, as after most writes. Cheaper than parsing them."""
     return _slice_owners(value) == _slice_owners(other)
 
 
@@ -134,12 +134,12 @@ def _slice_owners(value: bytes) -> bytes:
     found = value.find(_OWNERS)
     if found < 0 or found > _end_of_plain(value):
         return b""
-    # The name follows (`_METADATA_ORDER`), and inside a string its quotes would be escaped.
+    # The name follows (`_METADATA_ORDER`); inside a string its quotes would be escaped.
     return value[found : value.find(b'],"name":', found)]
 
 
 class RecordMemo:
-    """What is known of a record without parsing it. Holds no reference to the record."""
+    """Cached data about a record. Holds no reference to the record."""
 
     __slots__ = ("labels", "obj", "same_owners")
 
@@ -147,9 +147,9 @@ class RecordMemo:
         self.labels = labels
         """Records without labels share one empty mapping."""
         self.obj = obj
-        """The object as stored, shared by all readers and never changed; None once `parsed.ParsedObjects` let it go."""
+        """The stored object, shared and never changed; None after `parsed.ParsedObjects` has evicted it."""
         self.same_owners = same_owners
-        """ownerReferences are as they were in the previous record. False also means "not known"."""
+        """Whether ownerReferences equal those of the previous record. False may also mean unknown."""
         untrack(self)
 
 
@@ -176,6 +176,6 @@ def owners_of(record: StoredRecord) -> Sequence[Object]:
 
 
 def has_owners_of(record: StoredRecord, previous: StoredRecord) -> bool:
-    """Whether a write left ownerReferences as they were."""
+    """Whether a write left ownerReferences unchanged."""
     memo: RecordMemo | None = record.memo
     return (memo is not None and memo.same_owners) or has_same_owners(previous.value, record.value)

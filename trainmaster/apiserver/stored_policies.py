@@ -1,6 +1,6 @@
-"""RBAC objects of the store as the source of policies, and single objects for the check of a token.
+"""Reads RBAC objects for authorization, and single objects for token checks, from the store.
 
-Reads the store directly, because authorization runs before and below the registry.
+It does not use the registry, because authorization runs before it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A background worker over a set of keys: what the garbage collector and the namespace controller are built on.
+"""A background worker for a set of keys, used by the garbage collector and the namespace controller.
 
-Each key is handled synchronously; between slices of work others get a turn. A key that fails is logged and tried again
-with growing delay, because clean-up is a state that has to become true.
+Each key is handled synchronously; the worker yields to other tasks between slices. A key that fails is logged and
+retried with increasing delay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KeyedWorker(Generic[K]):
         return not self._idle.is_set()
 
     async def idle(self) -> None:
-        """Returns once everything known so far is done (for tests and for stopping)."""
+        """Waits until all current keys are done (for tests and for stopping)."""
         await self._idle.wait()
 
     async def run(self) -> None:

@@ -1,1 +1,1 @@
-"""Composition root: settings, embedded mode, signals. The only part that reads the environment."""
+"""Composition root: settings, the home, embedded mode. The only part that reads the environment."""

@@ -1,8 +1,8 @@
-"""What every installation starts with besides its namespaces: roles, bindings, priority classes, the storage class.
+"""Built-in objects of every installation: roles, bindings, priority classes, the storage class.
 
-Written when they are missing; what exists is an administrator's to change and stays as it is. The one exception is the
-version that SDKs read from the ConfigMap `kubeflow-trainer-public`: a fact about this release, not anybody's choice.
-Every authenticated user may read that one; its names are those of upstream's installation.
+Missing objects are created; existing ones are never changed, because an administrator may have edited them. The one
+exception is the version in the ConfigMap `kubeflow-trainer-public`, which SDKs read and which depends on the release.
+Every authenticated user may read that ConfigMap; its names are those of upstream's installation.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from trainmaster.client.contract import PatchType, WriteOptions
 INFO_NAMESPACE, INFO_NAME = "kubeflow-system", "kubeflow-trainer-public"
 VERSION_KEY = "kubeflow_trainer_version"
 SERVED_VERSION = "v2.3.0"
-"""The release of Kubeflow Trainer whose API is served here, not our own: clients know upstream's releases."""
+"""The release of Kubeflow Trainer whose API we serve; clients know upstream's releases, not ours."""
 _INFO_METADATA = {"name": INFO_NAME, "namespace": INFO_NAMESPACE}
 _RBAC_VERSION = f"{RBAC_GROUP}/v1"
 _OURS = WriteOptions(field_manager="trainmaster")
 
 
 def ensure_built_ins(registry: ObjectRegistry) -> int:
-    """Creates the built-in objects that do not exist; returns how many were made."""
+    """Creates the built-in objects that do not exist; returns their number."""
     made = 0
     with registry.store.transaction():
         for gvr, objects in (
@@ -73,7 +73,7 @@ def _ensure(registry: ObjectRegistry, gvr: GVR, obj: Object) -> bool:
 
 
 def _correct_version(registry: ObjectRegistry) -> None:
-    """A home that an earlier release has served says that release's version."""
+    """Updates the version in a home that was created by an earlier release."""
     kind = catalogue.build().find(CONFIG_MAPS)
     assert kind is not None
     place = (kind, INFO_NAMESPACE, INFO_NAME)

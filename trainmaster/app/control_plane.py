@@ -1,4 +1,4 @@
-"""The API server of a home, put together on one store: registry, identities, permissions. No sockets yet."""
+"""Composes the API server of a home, without sockets: the registry, authentication and authorization on one store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from trainmaster.store.contract import Store
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What all parts share and tests replace."""
+    """Dependencies that all parts share and that tests replace."""
 
     home: Home
     settings: Settings
@@ -54,7 +54,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class PodDoors:
-    """Ways into Pods, where this process runs any."""
+    """Access to Pods (logs, exec), if this process runs any."""
 
     logs: PodLogs | None = None
     streams: PodStreams | None = None
@@ -65,7 +65,7 @@ NO_PODS = PodDoors()
 
 
 class ControlPlane:
-    """Registry, identities and permissions on one store; no sockets."""
+    """The registry, authentication and authorization on one store."""
 
     def __init__(self, world: World, store: Store) -> None:
         self.world = world
@@ -93,7 +93,7 @@ class ControlPlane:
 
     @functools.cached_property
     def audit(self) -> AuditLog | None:
-        """One file for the API server, which closes it, and REST."""
+        """The audit log, shared by the API server, which closes it, and the REST API."""
         settings = self.world.settings.audit
         if not settings.enabled:
             return None

@@ -1,9 +1,9 @@
-"""Watches the disk of the home, every second: what little room there is at the end belongs to deletes and to statuses.
+"""Checks the free space on the home's disk every second, and keeps a reserve for deletes and status updates.
 
-Below a floor, users' writes that add something are refused (507, `apiserver.admission.disk_room`), so that what is
-left, in the database and beside it, is there for evictions, deletes and controllers. While there is room, it is put
-aside: free pages inside the database (`store.spare`), which nobody else can take, and a small file in the home for the
-small files that a start writes (`app.home.folder`).
+Below a threshold, users' writes that add data are refused with 507 (`apiserver.admission.disk_room`), so that the
+remaining space is available for evictions, deletes and controllers. While there is enough space, some is reserved: free
+pages inside the database (`store.spare`), and a small file in the home for the files that a start writes
+(`app.home.folder`).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 MIB = 1024**2
 LOOK_SECONDS = 1.0
 _SMALL_DISK = 4 * 1024 * MIB
-"""With less room than this it is put aside at once, otherwise when the server has lived for a while."""
+"""With less free space than this, the reserve is made at once, otherwise after the server has run for a while."""
 _WAIT_SECONDS = 60.0
 _SHARE = 32
-"""On a small disk the floor is this part of it."""
+"""On a small disk the threshold is the total size divided by this."""
 
 
 def decide_floor(total: int, reserve: int) -> int:
-    """Free bytes below which users add nothing more."""
+    """The number of free bytes below which users cannot add data."""
     return min(reserve, total // _SHARE)
 
 
 def read_space(path: Path) -> tuple[int, int]:
-    """(free, all) bytes of the disk."""
+    """(free, total) bytes of the disk."""
     disk = os.statvfs(path)
     return disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
 
@@ -50,7 +50,7 @@ class DiskWatch:
         self._reserve = reserve
         self._began = clock.monotonic()
         self.shortage = ""
-        """Why users cannot add anything just now; empty while they can."""
+        """Why users currently cannot add data; empty if they can."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DiskWatch]:
@@ -69,7 +69,7 @@ class DiskWatch:
             await self._clock.sleep(LOOK_SECONDS)
 
     def find_shortage(self) -> str:
-        """Looks again before anybody is refused: room may have been made a moment ago."""
+        """Checks again before a write is refused, because space may have been freed since."""
         if self.shortage:
             self.look()
         return self.shortage
@@ -77,7 +77,7 @@ class DiskWatch:
     def look(self) -> None:
         free, total = read_space(self._home.root)
         floor = decide_floor(total, self._reserve)
-        # Some way above the floor before all is well again, so that it does not flicker.
+        # Hysteresis: the shortage ends only some way above the threshold.
         if free >= (2 * floor if self.shortage else floor):
             if self.shortage:
                 log.info("the disk has room again", extra={"action": "disk.room", "free_mib": free // MIB})

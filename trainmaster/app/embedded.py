@@ -1,10 +1,10 @@
-"""Embedded mode, put together: everything that starts in `trainmaster up`, in order, and stops in the opposite order.
+"""Embedded mode: starts all parts of `trainmaster up` in order, and stops them in reverse order.
 
     home lock -> keys -> store -> registry (garbage collection, namespaces) -> controllers and node -> HTTP server
         -> control socket -> the REST API's socket (its code is loaded at the first connection)
 
-Each part is an async context manager: entering returns when it is ready, leaving waits until it has stopped. So the
-order below is the whole truth about starting and stopping. Intake ends first (HTTP drains), the store closes last.
+Each part is an async context manager: entering returns when it is ready, leaving waits until it has stopped. On
+shutdown the HTTP server drains first, and the store closes last.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from trainmaster.version import __version__
 log = logging.getLogger(__name__)
 
 Ready = Callable[[ServerInfo, list[str]], None]
-"""Called once, when requests are answered: who serves, and notes for the person who started it."""
+"""Called once, when the server is ready, with its address and notes for the user who started it."""
 
-# A full collection walks every container object. After `freeze` those of the start are exempt; the thresholds let the
-# young ones die in peace. Requests make few cycles.
+# A full garbage collection visits every container object. `freeze` exempts those of the start; with these thresholds
+# most objects of requests are freed before they are visited. Requests create few cycles.
 _GC_THRESHOLDS = (20_000, 20, 50)
-# A commit thread asks for the interpreter once per row, and a busy loop lets it wait this long each time. While a job
-# of 2,000 Pods started, durable writes waited up to 540 ms with Python's 5 ms, up to 50 ms with this (one run each).
+# The commit thread needs the GIL once per row, and waits this long for it each time the event loop is busy. While a job
+# of 2,000 Pods started, durable writes took up to 540 ms with Python's 5 ms, and up to 50 ms with this (one run each).
 SWITCH_SECONDS = 0.0005
 
 
@@ -70,7 +70,7 @@ def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodDoors:
 
 
 def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
-    """Serves until SIGTERM or SIGINT. HomeError with one sentence when it cannot start."""
+    """Serves until SIGTERM or SIGINT. HomeError with one sentence if it cannot start."""
     logs.setup(level=settings.log.level, form=settings.log.form)
     try:
         failpoints.arm(environ.get("TRAINMASTER_FAILPOINTS", ""))
@@ -78,7 +78,7 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
         raise HomeError(f"TRAINMASTER_FAILPOINTS: {error}") from None
     go_last_without_memory()
     world = World(home, settings, environ, SystemClock(), SystemIds())
-    # Nothing made during the start is garbage, so looking for cycles then only costs time.
+    # No garbage is created during the start, so collecting it would only cost time.
     gc.disable()
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=find_loop_factory(settings.process.uvloop)) as runner:
@@ -89,7 +89,7 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
 
 
 def tune_collector() -> None:
-    """Once everything is up: what is there now stays, and is not looked at again."""
+    """Called after the start: exempts all current objects from garbage collection."""
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
@@ -106,14 +106,14 @@ async def _serve_until_stopped(world: World, ready: Ready) -> None:
 
 
 def _give_up() -> None:
-    """A part hangs while stopping. Everything acknowledged is on disk, so ending hard loses nothing."""
+    """Exits at once if a part hangs while stopping. All acknowledged writes are on disk, so nothing is lost."""
     log.error("stopping took too long, ending at once", extra={"action": "app.gave_up"})
     os._exit(1)
 
 
 @asynccontextmanager
 async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
-    """The whole control plane of one home, ready to answer. Yields who serves it and notes for its owner."""
+    """Runs the control plane of one home. Yields the server's address, when it is ready, and notes for the owner."""
     home, settings = world.home, world.settings
     info = ServerInfo(os.getpid(), __version__, str(home.root), started=format_time(world.clock.now()))
     with home.hold(info):
@@ -172,7 +172,7 @@ async def _listen(server: ApiServer, settings: Settings) -> AsyncIterator[ApiSer
 
 
 def choose_port(home: Home, settings: Settings) -> tuple[int, list[str]]:
-    """The port to listen on, and what its owner should know about it."""
+    """The port to listen on, and notes about it for the owner."""
     if settings.server.port:
         return settings.server.port, []
     last = home.find_port()

@@ -1,7 +1,7 @@
-"""What the server says about itself beyond answering: readiness checks and gauges of the store and the process.
+"""Readiness checks of the server, and gauges of the store and the process.
 
-`/readyz` fails while commits hang (a disk that does not answer), because then nothing can be acknowledged. A commit
-that fails ends the process, so there is no check for that.
+`/readyz` fails while a commit hangs because the disk does not respond. There is no check for failed commits, because a
+failed commit ends the process.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from trainmaster.node.host.registration import NodeKeeper
 from trainmaster.store.contract import Store
 
 LONGEST_COMMIT_SECONDS = 10.0
-"""Longer than any commit on a working disk, shorter than the patience of who asks."""
+"""Longer than any commit on a working disk, shorter than the timeout of a probe."""
 
 
 class CommitCheck:
-    """Empty text while commits go on; otherwise since when the disk has not answered."""
+    """Returns "" if commits succeed, otherwise how long the disk has not responded."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class CommitCheck:
 
 
 def build_checks(store: Store, clock: Clock, manager: Manager, keeper: NodeKeeper) -> dict[str, Check]:
-    """For each part of the control plane, by the name of its Pod: empty while it is ready, otherwise why not."""
+    """A check per part of the control plane, by the name of its Pod. Returns "" if the part is ready, else why not."""
     checks: dict[str, Check] = {"trainmaster-apiserver": CommitCheck(store, clock)}
     for name in manager.names:
         checks[name_controller(name)] = partial(manager.find_trouble, name)

@@ -1,4 +1,4 @@
-"""The Node of this machine in embedded mode: its shape from the settings, and its keeper at work."""
+"""The Node of this machine in embedded mode, built from the settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainmaster.node.host.registration import NodeKeeper, NodeShape
 
 
 def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:
-    """HomeError for a label that is none."""
+    """HomeError for an invalid label."""
     read = read_node_policy({"data": {"labels": "\n".join(settings.labels)}})
     if read.problems:
         raise HomeError(f"setting node.{read.problems[0]}")

@@ -1,7 +1,7 @@
-"""The server as a process: its event loop, its signals, and what it asks of the kernel for itself.
+"""The server process: its event loop, its signals and its resource limits.
 
-The first SIGTERM or SIGINT asks it to stop, a second SIGINT ends it: Ctrl-C twice must always work. A closed window
-(SIGHUP) asks as well, unless somebody started it with `nohup`. The rest about stopping is in `embedded`.
+The first SIGTERM or SIGINT stops it gracefully, a second SIGINT ends it immediately. SIGHUP (a closed terminal) also
+stops it, unless it was started with `nohup`. The order of stopping is in `embedded`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DESCRIPTORS = 65_536
-"""Every connection is an open file, and shells start programs with room for 1,024. Not all that a machine allows:
-programs exist that walk through every possible descriptor, and jobs inherit this."""
+"""Every connection is an open file, and the usual soft limit is 1,024. Not the hard limit, because jobs inherit this
+value, and some programs iterate over all possible descriptors."""
 _OOM_SCORE = -500
-"""Many small programs of jobs together can take all memory, and the kernel would end the largest process: ours. Not the
-least there is: should the server itself be what grows, it must be possible to end it."""
+"""If many small programs of jobs use up the memory, the OOM killer would choose the largest process: the server. Not
+the minimum, so that the server can still be killed if it is the one that grows."""
 _FORCED_EXIT = 130
 
 
 def find_loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's where it is wanted and installed, else asyncio's own."""
+    """uvloop's factory if it is enabled and installed, else asyncio's default (None)."""
     if not wanted or importlib.util.find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
@@ -34,7 +34,7 @@ def find_loop_factory(wanted: bool) -> Callable[[], asyncio.AbstractEventLoop] |
 
 
 def raise_descriptor_limit() -> int:
-    """Raises the soft limit as far as the hard one lets us; returns what it is then."""
+    """Raises the soft limit as far as the hard limit allows; returns the new value."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -45,7 +45,8 @@ def raise_descriptor_limit() -> int:
 
 
 def go_last_without_memory() -> None:
-    """Takes root. Zygote and shims inherit it; programs in Pods go first (`shim.launch`)."""
+    """Makes the OOM killer prefer other processes; needs root. The zygote and shims inherit it, programs in Pods do not
+    (`shim.launch`)."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
 
@@ -70,7 +71,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Handles SIGTERM, SIGINT and SIGHUP for the block; inside a running loop, in the main thread."""
+    """Handles SIGTERM, SIGINT and SIGHUP during the block. Call it in the main thread, inside a running loop."""
     loop = asyncio.get_running_loop()
     request = StopRequest()
     handled = [signal.SIGTERM, signal.SIGINT]

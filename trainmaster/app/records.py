@@ -1,7 +1,6 @@
-"""History, put together for embedded mode: the archive in the home and its keeper.
+"""The history in embedded mode: the archive in the home and its keeper.
 
-An archive that cannot be opened does not keep the server from starting: jobs run, finished ones with a TTL are kept,
-and each says why.
+The server also starts if the archive cannot be opened: jobs run, and finished jobs with a TTL are kept and report why.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordKeeper(HistoryLedger, Protocol):
-    """The ledger, and the one who carries out the effect `archive`."""
+    """A ledger that also performs the effect `archive`."""
 
     async def archive(self, trainjob: Object) -> bool: ...
 
@@ -49,7 +48,7 @@ class RecordKeeper(HistoryLedger, Protocol):
 
 
 class Closed:
-    """Stands for a history that cannot be opened."""
+    """The record keeper for an archive that cannot be opened."""
 
     def __init__(self, trouble: str) -> None:
         self._trouble = trouble
@@ -66,7 +65,7 @@ class Closed:
         return False
 
     def count_troubles(self) -> int:
-        """At least 1, so that an alert fires before the first job is over."""
+        """At least 1, so that an alert fires before the first job has finished."""
         return max(1, len(self._asked))
 
     @property

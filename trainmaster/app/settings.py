@@ -25,15 +25,15 @@ from trainmaster.kit.addresses import is_private
 from trainmaster.shim.sandbox.egress import split_entry
 
 PREFIX = "TRAINMASTER_"
-# Read elsewhere: where the home is, which file, crash tests. Not settings, so they cannot stand in the file.
+# Variables that are read elsewhere: the home, the settings file, crash tests. They are not settings.
 RESERVED = frozenset({"TRAINMASTER_HOME", "TRAINMASTER_CONFIG", "TRAINMASTER_FAILPOINTS"})
 
 Source = str
-"""Where a value came from, for people: "default", "file PATH", "environment NAME", "flag --name"."""
+"""Where a value came from, as text: "default", "file PATH", "environment NAME", "flag --name"."""
 
 
 class SettingsError(Exception):
-    """A setting is unknown or wrong; the text is one sentence for the person who set it."""
+    """A setting is unknown or invalid; the text is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,12 +251,12 @@ class Settings:
 class Effective:
     settings: Settings
     sources: Mapping[str, Source]
-    """ "group.field" -> where its value came from."""
+    """ "group.field" -> source of its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One field of one group, as loading needs it."""
+    """One field of one group, with what loading needs."""
 
     key: str
     type: Any
@@ -267,7 +267,7 @@ class Setting:
         return PREFIX + self.key.replace(".", "_").upper()
 
 
-# 0 has a meaning of its own there.
+# 0 has a special meaning for these.
 _MAY_BE_ZERO = frozenset(
     {
         "storage.reserve_mib",
@@ -282,13 +282,13 @@ _MAY_BE_ZERO = frozenset(
         "node.gpus",
     }
 )
-# Smaller ones would refuse what the server itself writes.
+# Smaller limits would refuse writes of the server itself.
 _MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000}
-# What the JSON writer cannot write must not be let in.
+# json_depth: the JSON writer cannot write deeper objects.
 _MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200}
 
 
-# What an earlier version took.
+# Values that earlier versions accepted.
 _ALIASES = {
     "rest.sign_up": {"true": "open", "1": "open", "yes": "open", "false": "off", "0": "off", "no": "off"},
 }
@@ -344,7 +344,7 @@ def load(
 
 
 def _check_oidc(rest: Rest) -> None:
-    """What would let in nobody, or too many."""
+    """Refuses OIDC settings that would accept no users, or too many."""
     if not rest.oidc_issuer:
         if rest.oidc_audience or rest.oidc_jwks or rest.oidc_ca:
             raise SettingsError("rest.oidc_audience, oidc_jwks and oidc_ca say nothing without rest.oidc_issuer")
@@ -422,8 +422,8 @@ def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool
 
 
 def read_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, str]:
-    """TRAINMASTER_GROUP_FIELD. Variables that are meant for us and match nothing are refused; those that we set in
-    Pods (TRAINMASTER_OUTPUT_DIR and such) look like no setting and are left alone."""
+    """Reads TRAINMASTER_GROUP_FIELD. Variables that look like a setting but match none are refused; variables that we
+    set in Pods (such as TRAINMASTER_OUTPUT_DIR) are ignored."""
     by_variable = {setting.variable: key for key, setting in known.items()}
     groups = {key.partition(".")[0].upper() for key in known}
     found = {}
@@ -445,7 +445,7 @@ def _nearest(word: str, candidates: typing.Iterable[str]) -> str:
 
 
 def parse_text(setting: Setting, text: str, source: Source) -> object:
-    """A value written as text (environment) as its type."""
+    """Converts the text of an environment variable to the setting's type."""
     kind = setting.type
     try:
         if kind is bool:
@@ -462,7 +462,7 @@ def parse_text(setting: Setting, text: str, source: Source) -> object:
 
 
 def check_value(setting: Setting, value: Any, source: Source) -> object:
-    """The value in its proper type, or SettingsError."""
+    """The value in the setting's type, or SettingsError."""
     kind, key = setting.type, setting.key
     wrong = SettingsError(f"{source}: {key} must be {_describe(kind)}, not {value!r}")
     if typing.get_origin(kind) is Literal:

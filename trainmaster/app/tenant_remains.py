@@ -1,7 +1,7 @@
-"""What is left of a tenant whose namespace is gone: as long as there is anything, nobody new gets its name.
+"""Finds data of a deleted tenant. While there is any, its name cannot be given to a new tenant.
 
-Whoever has the name of a namespace is shown the records of jobs there with their outputs, gets the volumes that were
-kept for its claims, and has what others granted to its ServiceAccount.
+Otherwise the new tenant would see the old records and outputs of jobs, get the volumes retained for its claims, and
+have the permissions that others granted to its ServiceAccount.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def find_in_store(store: Store, name: str) -> str:
 
 
 def find_in_history(directory: Path, name: str) -> str:
-    """Records go together with their outputs, checkpoints and logs."""
+    """Records, which are deleted together with their outputs, checkpoints and logs."""
     if not (directory / FILE).exists():
         return ""
     try:

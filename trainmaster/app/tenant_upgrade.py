@@ -1,8 +1,8 @@
-"""Tenants of an earlier version get the limits that it did not know, once, when this one starts.
+"""Adds new limits to tenants of an earlier version, once, at the first start of this version.
 
-What an administrator set stays as it is: only resources that the quota does not name are added, with the defaults of
-`tenant add`, or with twice what the tenant has where that is more. A quota that has been completed is marked, so
-whatever an administrator takes out of it later stays out.
+Existing limits are not changed: only resources that the quota does not name are added, with the defaults of
+`tenant add`, or with twice the current usage if that is more. A completed quota is marked, so that limits which an
+administrator removes later are not added again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 async def upgrade_tenants(client: Client, registry: ObjectRegistry) -> int:
-    """How many quotas were completed. Every step may be repeated."""
+    """Returns the number of completed quotas. Idempotent."""
     carried = await Register(client).carry_over()
     if carried:
         log.info("tenants carried over", extra={"action": "tenants.carried_over", "count": carried})
@@ -45,7 +45,7 @@ async def _complete(client: Client, registry: ObjectRegistry, name: str) -> bool
     try:
         quota = await client.get(RESOURCE_QUOTAS, NAME, name)
     except NotFound:
-        return False  # `tenant add` was interrupted, and goes on when it is repeated
+        return False  # `tenant add` was interrupted; repeating it completes the tenant
     if COMPLETED in read_annotations(quota):
         return False
     hard = build_completion(read_fields(quota, "spec", "hard"), _count(registry, name))
@@ -56,7 +56,7 @@ async def _complete(client: Client, registry: ObjectRegistry, name: str) -> bool
 
 
 def build_completion(hard: Mapping[str, str], used: Mapping[str, int]) -> dict[str, str]:
-    """The quota with all that it did not name. `used`: numbers of objects and bytes that are there."""
+    """The quota completed with the missing resources. `used`: the current numbers of objects and bytes."""
     found = dict(hard)
     for name, usual in Allowance().to_hard().items():
         needed = 2 * used.get(name, 0)
@@ -77,7 +77,7 @@ def _count(registry: ObjectRegistry, namespace: str) -> dict[str, int]:
 
 
 async def _complete_limits(client: Client, name: str, hard: Mapping[str, str]) -> None:
-    """A quota on limits wants every container to have one: where the LimitRange gives a request, now also a limit."""
+    """Adds default limits to the LimitRange where it has default requests, because a quota on limits requires them."""
     wanted = tenancy.build_limit_range(hard)
     if wanted is None:
         return

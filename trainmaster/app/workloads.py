@@ -1,7 +1,7 @@
-"""What makes jobs run in embedded mode: the controllers and the node, on the in-process client.
+"""Runs jobs in embedded mode: the controllers and the node, on the in-process client.
 
-Separate from `embedded` because a server without it is still a whole API server (`process.workloads = false`), and
-because these are the parts that operator mode composes differently.
+Separate from `embedded` because it is optional (`process.workloads = false` is only an API server), and because
+operator mode composes these parts differently.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from trainmaster.node.shims.warm import WarmSettings
 from trainmaster.shim.sandbox.egress import LAN
 
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
-"""The API server itself, wherever a Pod reaches it: by the relay in its network, or where it listens just now."""
+"""The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
 CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
-"""All of them, as they are without a history and with every setting at its default."""
+"""All controllers, without a history and with default settings."""
 
 
 def build_chain(settings: Settings) -> tuple[Controller, ...]:
-    """From TrainJob to Pod, as this installation wants it."""
+    """The controllers from TrainJob to Pod, with the installation's settings."""
     jobs = settings.jobs
     pause = BackoffPolicy(
         first=jobs.replacement_seconds, cap=max(jobs.replacement_seconds, jobs.replacement_max_seconds)
@@ -83,9 +83,9 @@ async def running_workloads(
     metrics: Metrics,
     damage: str = "",
 ) -> AsyncIterator[NodeAgent]:
-    """Controllers and node at work. Leaving stops them and leaves the processes of Pods alone.
+    """Runs the controllers and the node. Leaving the block stops them; processes of Pods continue.
 
-    `damage`: what the store lost, for an Event on the Node.
+    `damage`: data loss of the store, reported as an Event on the Node.
     """
     client = LocalClient(registry)
     view = LocalView(registry)
@@ -131,12 +131,12 @@ async def running_workloads(
 
 
 def _list_kept(home: Home, namespace: str) -> list[Path]:
-    """What a namespace has on disk besides its Pods and claims. Blocking."""
+    """The files of a namespace besides its Pods and claims. Blocking."""
     return [*holdings.list_directories(home.history, namespace), *senders.list_sent(home.bundles, namespace)]
 
 
 async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]) -> NodeSettings:
-    """HomeError when the level that was asked for cannot be had."""
+    """HomeError if the requested isolation level is not available."""
     try:
         isolation = await choose_isolation(home.root / "isolation.json", settings.node.isolation)
     except IsolationError as error:

@@ -1,1 +1,1 @@
-"""What looks at a write besides the kind's own declaration: one module for each plug-in."""
+"""The admission plugins, one module each."""

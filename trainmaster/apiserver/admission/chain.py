@@ -1,4 +1,4 @@
-"""The admission chain: what looks at a write besides the kind's own declaration.
+"""The admission chain: checks of a write beyond the declaration of its kind.
 
 Plugins run in the order they were added: first all `mutate`, which may change the new object, then, once it is
 complete and valid, all `validate`. Either refuses by raising StatusError. In-process writers pass through the same
@@ -27,7 +27,7 @@ class AdmissionOperation(StrEnum):
 
 
 CREATE, UPDATE, DELETE = AdmissionOperation
-"""An attribute of an enum class takes longer to look up than most plugins take."""
+"""Constants, because looking up an attribute of an enum takes longer than most plugins."""
 
 
 def is_pod(kind: Kind) -> bool:
@@ -49,7 +49,7 @@ class Attributes:
     name: str
     """"" while a generated name is not known yet."""
     new: Object
-    """Empty when the object is deleted."""
+    """Empty for a deletion."""
     old: Object | None
     subresource: str = ""
     dry_run: bool = False
@@ -62,11 +62,11 @@ class Plugin:
     """Base of admission plugins; override what is needed."""
 
     def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
-        """Whether such writes of this kind are shown to the plugin. Asked once."""
+        """Whether the plugin is called for such writes of this kind. Called once per kind and operation."""
         return True
 
     def follows_status(self, kind: Kind) -> bool:
-        """Whether writes to the status subresource are shown to the plugin too."""
+        """Whether the plugin is also called for writes to the status subresource."""
         return False
 
     def mutate(self, attributes: Attributes) -> None:
@@ -77,13 +77,12 @@ class Plugin:
 
 
 class Admission:
-    """The chain. Plugins are called only for kinds that concern them and for what they override: this is on the path
-    of every write."""
+    """The chain. For speed, it calls only plugins that the kind concerns, and only methods that they override."""
 
     def __init__(self) -> None:
         self._plugins: list[Plugin] = []
         self._chains: dict[tuple[Kind, AdmissionOperation, str], tuple[Sequence[Step], Sequence[Step]]] = {}
-        """What to call for a kind, an operation and a subresource: (mutate, validate)."""
+        """(mutate, validate) functions by kind, operation and subresource."""
 
     def add(self, plugin: Plugin) -> None:
         self._plugins.append(plugin)
@@ -98,7 +97,7 @@ class Admission:
             step(attributes)
 
     def ignores_status(self, kind: Kind) -> bool:
-        """Whether no plugin looks at status writes of this kind."""
+        """Whether no plugin is called for status writes of this kind."""
         return not any(self._get_chain(kind, UPDATE, "status"))
 
     def _get_chain(

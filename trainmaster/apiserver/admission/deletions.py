@@ -12,7 +12,7 @@ _REMEMBERED = 4096
 
 
 class DeletionWitness(Plugin):
-    """Sees who deletes a TrainJob and with which program. Memory only: after a crash nobody knows."""
+    """Records which user deletes a TrainJob, and with which program. In memory only: lost after a crash."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, tuple[str, str]] = OrderedDict()

@@ -1,7 +1,7 @@
-"""On a disk that is nearly full, users add nothing more: creates and growing updates are answered 507.
+"""Refuses creates and growing updates of users with 507 while the disk is nearly full.
 
-Deletes, statuses and our own controllers go on: they are what makes room. An admission plugin, so every way in passes
-through it; while there is room it costs one look at a text.
+Deletes, status updates and our own controllers are always allowed, because they free space. As an admission plugin it
+covers every write; while there is space it costs next to nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from trainmaster.api.meta import Object
 from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 
 _LITTLE = 128
-"""Bytes by which an update may grow: suspending a job, removing a finalizer."""
+"""Bytes by which an update may grow, for example to suspend a job."""
 
 
 class StorageRoom(Plugin):
     def __init__(self, find_shortage: Callable[[], str], trusted: str) -> None:
-        """`trusted`: the name of our own controllers' identity."""
+        """`trusted`: the user name of our own controllers."""
         self._find_shortage = find_shortage
         self._trusted = trusted
 

@@ -1,4 +1,4 @@
-"""Keeps people from granting what they do not have."""
+"""Prevents users from granting permissions that they do not have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmaster.auth.rbac import RbacAuthorizer
 
 
 class NoEscalation(Plugin):
-    """Refuses roles and bindings that would give more than their writer has."""
+    """Refuses roles and bindings with more permissions than their writer has."""
 
     def __init__(self, authorizer: RbacAuthorizer) -> None:
         self._authorizer = authorizer

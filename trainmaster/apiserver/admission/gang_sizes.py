@@ -1,8 +1,8 @@
-"""In a tenant's namespace no job is let in whose Pods the tenant could never have: too many, or too many bytes.
+"""Refuses jobs of a tenant whose Pods could never fit its quota, by their number or size.
 
-An admission plugin for TrainJobs and runtimes (so that the author is told at once) and for JobSets and Jobs (so that
-nothing gets around it). Without it a request of a few bytes, `numNodes: 100000`, would have the server build as many
-Pods before the quota refuses the first one too many.
+An admission plugin for TrainJobs and runtimes (so that the author gets the error immediately) and for JobSets and Jobs
+(so that it cannot be bypassed). Without it, `numNodes: 100000` would make the server create Pods until the quota is
+exceeded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainmaster.apiserver.admission.tenants import read_hard
 from trainmaster.apiserver.state import RegistryState
 
 _SHARE = 4
-"""The Pods of one job may take this part of the tenant's object bytes."""
+"""The Pods of one job may use the tenant's object bytes divided by this."""
 
 
 class GangSizes(Plugin):
@@ -39,7 +39,7 @@ class GangSizes(Plugin):
 
 
 def find_problem(tenant: str, gangs: list[tuple[int, Fields]], hard: Fields) -> str:
-    """Why the tenant could never have these Pods; "" when it could."""
+    """Why these Pods can never fit the quota; "" if they can."""
     pods = sum(number for number, _ in gangs)
     if "pods" in hard and pods > quantity.parse(hard["pods"]):
         advice = build_raise_advice(tenant, {"pods": str(pods)})

@@ -1,7 +1,7 @@
-"""LimitRange: defaults and bounds for what the Pods of a namespace ask for.
+"""LimitRange: defaults and bounds for requests and limits of the Pods of a namespace.
 
-Defaults are filled in where a container names nothing; bounds and ratios (maxLimitRequestRatio) hold per container and
-per Pod. Refusals carry upstream's sentences. Bounds of the type PersistentVolumeClaim have no effect here.
+Defaults apply to containers that specify nothing; bounds and ratios (maxLimitRequestRatio) are checked per container
+and per Pod. Messages are upstream's. Bounds of the type PersistentVolumeClaim have no effect here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _fill_in(pod: Object, limit: Fields) -> None:
         resources = container.setdefault("resources", {})
         for section, source, word in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
             known = read_fields(resources, section)
-            # A limit alone is its own request; the default is for containers that name neither.
+            # A limit without a request is also the request; the default is for containers with neither.
             skip = read_fields(resources, "limits") if section == "requests" else {}
             added = {
                 name: value

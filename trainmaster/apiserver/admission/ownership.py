@@ -1,12 +1,12 @@
-"""Who belongs to whom in a tenant's namespace is said by controllers: tenants' own objects cannot pretend.
+"""Prevents tenants from making objects look as if they belonged to a job.
 
-An admission plugin. Labels and annotations that the controllers of jobs write, and by which Services, history, logs and
-progress reports find members of a job, are refused on what a tenant writes: on Pods, and in the templates of TrainJobs
-and runtimes, so that the author is told before a Pod is made. So are owner references to what is not there: the owner
-is verified by kind, name and uid in the same namespace, and only controllers make themselves the controller of a Pod.
+Services, history, logs and progress reports find the members of a job by labels and annotations of the job controllers.
+This plugin refuses them in writes of tenants: on Pods, and in the templates of TrainJobs and runtimes, so that the
+author gets the error before a Pod is created. It also refuses owner references to objects that do not exist (by kind,
+name and uid in the same namespace); only controllers may set themselves as the controller of a Pod.
 
-What was there before stays: only what a write adds is looked at. Members of `system:masters` (the owner of this server
-and its own controllers) and namespaces that are no tenant's are not touched.
+Only what a write adds is checked. Members of `system:masters` (the owner of this server and its own controllers) and
+namespaces that belong to no tenant are exempt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.apiserver.state import RegistryState
 MASTERS = "system:masters"
 _BARE = frozenset((LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME))
 _SHOWN = 5
-"""Problems in one refusal."""
+"""Maximum number of problems in one refusal."""
 
 
 class Ownership(Plugin):
@@ -72,9 +72,9 @@ class Ownership(Plugin):
 
 
 def list_marks(obj: object, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """(place, key, value) of labels and annotations that controllers write, of the object and the templates in it.
+    """(place, key, value) of reserved labels and annotations of the object and the templates in it.
 
-    Not recursive: a tenant decides how deep an object is.
+    Not recursive, because a tenant decides how deep an object is.
     """
     left: list[tuple[str, object]] = [("", obj)]
     while left:

@@ -1,6 +1,6 @@
-"""What upstream's admission does to a new Pod: its service account must exist, and its priority becomes a number.
+"""Upstream's admission of new Pods: the service account must exist, and the priority class is resolved to a number.
 
-No token volume is mounted (a listed difference): the node gives processes their credentials.
+No token volume is mounted (a documented difference): the node gives processes their credentials.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Priorities(Plugin):
         return stored.parse(record.value)
 
     def _find_default(self) -> Object | None:
-        """The lowest of the classes that claim to be the default, as upstream."""
+        """The default class; if there are several, the one with the lowest value, as upstream."""
         classes = [
             stored.parse(record.value)
             for record in self._store.scan(_CLASSES)

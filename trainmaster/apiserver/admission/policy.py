@@ -1,7 +1,7 @@
-"""Admission of the installation's policy: a ConfigMap `trainmaster-policy` that makes no sense is not stored.
+"""Validates the installation's policy, the ConfigMap `trainmaster-policy`.
 
-The keys are those of `api.lifecycle.policy`. A key that nobody knows is refused too: a misspelt retention that has no
-effect would be noticed weeks later, by what was not deleted.
+The keys are those of `api.lifecycle.policy`. Unknown keys are refused too: a misspelt key would have no effect, which
+might be noticed only weeks later.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps `status.used` of ResourceQuotas true: what Pods and claims ask for, how many objects there are, their bytes.
+"""Updates `status.used` of ResourceQuotas: requests of Pods and claims, numbers of objects, their bytes.
 
-What an object asks for is read once, when it is written, and taken off when it goes: nothing here looks through a
-namespace, however much a tenant has put into it. Admission relies on the part about Pods and claims, so that follows at
-once; numbers of objects are shown, and follow once a second.
+The usage of an object is added when it is written and subtracted when it is deleted, so no namespace is scanned,
+however large it is. Admission relies on the usage of Pods and claims, so that is updated at once; numbers of objects
+are only shown, and are updated once per second.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from trainmaster.apiserver.work import KeyedWorker
 from trainmaster.store.contract import Event, EventType, StoredRecord
 
 _MEASURED_BY_NODE = (PIDS, STORAGE)
-"""The node writes into `status.used` how much of them is used, and holds them; here nothing is added to them."""
+"""Resources that the node measures and enforces. The node writes their `status.used`, so they are skipped here."""
 _SHOW_SECONDS = 1.0
 
 
 class _Account:
-    """What the Pods and claims of one namespace ask for, each on its own and together."""
+    """The requests of the Pods and claims of one namespace, and their sum."""
 
     __slots__ = ("entries", "total")
 
@@ -38,7 +38,7 @@ class _Account:
         self.total: Usage = {}
 
     def set(self, key: tuple[str, str], usage: Usage) -> bool:
-        """Whether that changed anything."""
+        """Returns whether the sum has changed."""
         before = self.entries.get(key, {})
         if before == usage:
             return False
@@ -64,7 +64,7 @@ class QuotaController:
         self._measured = {bucket: kind for bucket, kind in self._contents.items() if kind.quotas.measure is not None}
         self._accounts: dict[str, _Account] = {}
         self._shown: dict[str, float] = {}
-        """When the numbers of a namespace were last counted, or will be."""
+        """Namespace to the time of its last, or next, count of objects."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
         for record in state.store.scan(BUCKET):
@@ -96,7 +96,7 @@ class QuotaController:
                 self._count_soon(namespace)
 
     def _note(self, namespace: str, event: Event) -> bool:
-        """Whether admission must know of it at once."""
+        """Returns whether admission depends on the change."""
         record = event.record
         if record.bucket == BUCKET:
             return event.type is EventType.PUT and _has_new_limits(self._state, event)
@@ -111,7 +111,7 @@ class QuotaController:
         return {} if kind.quotas.measure is None else kind.quotas.measure(self._state.parsed.get(record))
 
     def _count_soon(self, namespace: str) -> None:
-        """The first change at once, those that follow together."""
+        """Counts at once for the first change; further changes are batched."""
         now = self._state.clock.monotonic()
         due = self._shown.get(namespace, 0.0) + _SHOW_SECONDS
         if due <= now:
@@ -149,7 +149,7 @@ class QuotaController:
         return total
 
     def _get_account(self, namespace: str) -> _Account:
-        """Looked through once; from then on it is followed."""
+        """The account; on first use it is computed from all objects of the namespace."""
         account = self._accounts.get(namespace)
         if account is None:
             account = self._accounts[namespace] = _Account()
@@ -160,7 +160,7 @@ class QuotaController:
 
 
 def _has_new_limits(state: RegistryState, event: Event) -> bool:
-    """Status alone was written by admission or by this controller, or by the node; nothing follows from it."""
+    """Whether the spec of a quota has changed. Status-only writes come from admission, this controller or the node."""
     if event.previous is None:
         return True
     new: Object = state.parsed.get(event.record)

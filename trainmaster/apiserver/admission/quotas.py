@@ -1,11 +1,10 @@
-"""ResourceQuota: what a namespace may hold.
+"""ResourceQuota: limits on the objects of a namespace.
 
-`status.used` is the ledger of what Pods and claims ask for, as upstream: a create adds to it in admission, in the same
-transaction as the object, and when something goes or a Pod finishes `quota_ledger` counts again. Objects and their
-bytes are asked of the store itself, which always knows. Counted are objects of any kind (`configmaps`,
-`count/jobs.batch`), what Pods that have not finished ask for (`requests.cpu`, `limits.memory`), and all bytes of the
-namespace (`api.tenancy.OBJECT_BYTES`), those of objects that controllers make included. Quotas with scopes are refused.
-Namespaces without a quota pay one look-up per write.
+As upstream, `status.used` records the requests of Pods and claims: admission adds to it in the same transaction as the
+object, and `quota_ledger` subtracts when an object is deleted or a Pod finishes. Numbers of objects and bytes come from
+the store. Quotas can limit numbers of objects (`configmaps`, `count/jobs.batch`), resources of Pods that have not
+finished (`requests.cpu`, `limits.memory`), and the bytes of all objects (`api.tenancy.OBJECT_BYTES`), including those
+that controllers create. Quotas with scopes are refused. Without a quota, a write costs one look-up.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from trainmaster.store.contract import StoredRecord
 
 BUCKET = RESOURCE_QUOTAS.collection
 _LARGEST_OBJECT = 4 << 20
-"""No object is larger: while there is room for one like that, nothing needs to be measured."""
+"""No object is larger than this, so while this much is left no object needs to be measured."""
 _TRUSTED = "system:masters"
 
 
@@ -50,7 +49,7 @@ class QuotaAdmission(Plugin):
         if attributes.operation is CREATE:
             self._admit_new(attributes, records)
         elif _TRUSTED not in attributes.call.identity.groups:
-            # What controllers write down about an object is not the tenant's to be refused.
+            # Status updates of controllers are never refused.
             for record in records:
                 self._check_bytes(attributes, self._state.parsed.get(record))
 
@@ -70,7 +69,7 @@ class QuotaAdmission(Plugin):
                 self._state.put(kind, new, record)
 
     def _charge(self, attributes: Attributes, quota: Object, wanted: Usage) -> Object | None:
-        """The quota with the new object on its account; None when nothing needs to be written down."""
+        """The quota with the new object added to `status.used`; None if it does not change."""
         hard = read_fields(quota, "spec", "hard")
         concerned = sorted(name for name in hard if name in wanted)
         if not concerned:
@@ -94,7 +93,7 @@ class QuotaAdmission(Plugin):
         return {**quota, "metadata": dict(quota["metadata"]), "status": {"hard": dict(hard), "used": after}}
 
     def _check_bytes(self, attributes: Attributes, quota: Object) -> None:
-        """Objects are measured only where not much is left."""
+        """Measures the object only if little of the quota is left."""
         limit = read_fields(quota, "spec", "hard").get(OBJECT_BYTES)
         if limit is None:
             return
@@ -111,7 +110,7 @@ class QuotaAdmission(Plugin):
     def _build_refusal(
         self, attributes: Attributes, quota: Object, over: Mapping[str, tuple[Fraction, Fraction]]
     ) -> status.StatusError:
-        """`over`: by resource, what is wanted and what is used."""
+        """`over`: resource to (requested, used)."""
         hard = quota["spec"]["hard"]
         asked = ",".join(f"{name}={show(amounts[0], hard[name])}" for name, amounts in over.items())
         before = ",".join(f"{name}={show(amounts[1], hard[name])}" for name, amounts in over.items())
@@ -135,7 +134,7 @@ def _refuse_scopes(kind: Kind, quota: Object) -> None:
 
 
 def _check_specified(attributes: Attributes, quota: str, hard: Mapping[str, str]) -> None:
-    """A quota on compute resources wants every container to name them."""
+    """A quota on compute resources requires every container to specify them."""
     missing = attributes.kind.quotas.list_unspecified(attributes.new, hard)
     if missing:
         text = f"failed quota: {quota}: must specify {'; '.join(missing)}"
@@ -143,20 +142,20 @@ def _check_specified(attributes: Attributes, quota: str, hard: Mapping[str, str]
 
 
 def list_counts(kind: Kind) -> tuple[str, ...]:
-    """The names under which objects of a kind are counted, all of them. `pods` is not among them: as upstream, those
-    are Pods that have not finished."""
+    """The quota names for the number of objects of a kind. `pods` is not among them: as upstream, it counts only Pods
+    that have not finished."""
     name = f"count/{kind.gvr.qualified}"
     return (name, kind.plural) if kind.quotas.counts_plural else (name,)
 
 
 def measure(kind: Kind, obj: Object) -> Usage:
-    """What an object uses, under every name that a quota may give it."""
+    """The usage of an object, by resource name of quotas."""
     usage: Usage = dict.fromkeys(list_counts(kind), Fraction(1))
     return usage if kind.quotas.measure is None else usage | kind.quotas.measure(obj)
 
 
 def show(value: Fraction, like: str) -> str:
-    """The amount in the family of suffixes that `like` uses."""
+    """Formats the amount with the same family of suffixes as `like`."""
     if like.endswith("i") and value.denominator == 1 and value % 1024 == 0:
         return quantity.canonical(f"{value // 1024}Ki")
     thousandths = value * 1000

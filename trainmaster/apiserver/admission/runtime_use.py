@@ -1,8 +1,8 @@
-"""Keeps runtimes that TrainJobs refer to: deleting one is refused with the names of the jobs.
+"""Refuses to delete runtimes that TrainJobs refer to, with the names of the jobs.
 
-A job whose runtime is gone still runs from its snapshot, but clients that look the runtime up fail, for one such job
-often for the whole namespace. An annotation on the runtime allows it all the same; a namespace that is going takes its
-runtimes along, and derived runtimes, which are made for single jobs, come and go with them.
+A job still runs from its snapshot without its runtime, but clients that look up the runtime fail, and one such job
+often makes them fail for the whole namespace. An annotation on the runtime allows the deletion. Runtimes in terminating
+namespaces, and derived runtimes, which exist for single jobs only, can always be deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, At
 from trainmaster.store.contract import Store
 
 _NAMED = 3
-"""Jobs that a refusal names; of more it says that there are more."""
+"""Maximum number of jobs that a refusal names."""
 _SLICE = 1000
 
 
@@ -54,7 +54,7 @@ class RuntimeUse(Plugin):
         return record is not None and "deletionTimestamp" in stored.parse(record.value)["metadata"]
 
     def _list_users(self, gvr: GVR, runtime: Object) -> Iterator[str]:
-        """TrainJobs that refer to it. Only those are parsed whose bytes hold the name: there may be very many."""
+        """TrainJobs that refer to the runtime. For speed, only those whose bytes contain its name are parsed."""
         name = runtime["metadata"]["name"]
         namespace = runtime["metadata"].get("namespace", "")
         prefix, quoted = f"{namespace}/" if namespace else "", f'"{name}"'.encode()

@@ -1,9 +1,9 @@
-"""How large one object may be: in bytes, as etcd's limit upstream, and in values, which is what CPU depends on.
+"""The maximum size of an object: in bytes, like etcd's limit upstream, and in JSON values, which determine CPU time.
 
-Every write passes `State.put`, so nothing larger is ever stored, whoever writes it: a caller, REST, a controller or the
-node. Bodies and patched objects are measured earlier too, before anything walks through them.
+Every write goes through `RegistryState.put`, so no larger object is ever stored. Request bodies and patched objects are
+also checked earlier, before they are processed.
 
-An object that is larger already (written by a version without these limits) may shrink, stay or be deleted.
+An object that is already larger (written by a version without these limits) may be updated unless it grows, or deleted.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from trainmaster.api.status import StatusError
 
 _BYTES_OF_A_VALUE = 2
-"""A digit and a comma: shorter texts need not be counted."""
+"""A value has at least two bytes, such as a digit and a comma, so values of shorter texts need not be counted."""
 _OWNERSHIP = 3
-"""A stored object also says in managedFields who owns each of its fields."""
+"""A stored object may have this many times as many values as a request, because of managedFields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ObjectLimits:
     most_values: int = 30_000
 
     def check_stored(self, value: object, raw: bytes, previous: bytes | None) -> None:
-        """StatusError 413 when `value`, whose JSON text is `raw`, is too large to stand in place of `previous`."""
+        """StatusError 413 if `value`, whose JSON text is `raw`, is too large to replace `previous`."""
         if len(raw) > self.most_bytes and (previous is None or len(raw) > max(len(previous), self.most_bytes)):
             raise refuse_bytes(len(raw), self.most_bytes)
         most = self.most_values * _OWNERSHIP
@@ -35,7 +35,7 @@ class ObjectLimits:
 
 
 def refuse_bytes(size: int, most: int) -> StatusError:
-    """Upstream's words, which come from etcd, and the limit."""
+    """Upstream's message, which comes from etcd, and the limit."""
     text = f"etcdserver: request is too large: the object has {size} bytes, more than {most} (limits.object_bytes)"
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
 
@@ -46,10 +46,10 @@ def refuse_values(most: int) -> StatusError:
 
 
 def has_more_values(value: object, raw: bytes, most: int) -> bool:
-    """Whether `value`, whose JSON text is `raw`, holds more than `most` values; cheap for nearly every text."""
+    """Whether `value`, whose JSON text is `raw`, contains more than `most` values; cheap for nearly every text."""
     if len(raw) <= most * _BYTES_OF_A_VALUE:
         return False
-    # Counting goes no further than `most`; looking through a long text for commas would cost more.
+    # Counting stops at `most`, which is cheaper than counting the commas of a long text.
     return _exceeds(value, most)
 
 

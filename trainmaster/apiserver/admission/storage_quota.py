@@ -1,7 +1,7 @@
-"""A namespace that keeps more on the disk than its quota `trainmaster.dev/storage` allows gets nothing new that writes.
+"""Refuses new Pods, jobs and claims in a namespace that exceeds its storage quota (`trainmaster.dev/storage`).
 
-The node measures and writes `status.used` (`node.disk.guard`); here creates of Pods, jobs and claims are refused
-while it is above `spec.hard`. Deleting goes on, and with what it frees creates go on too.
+The node measures the usage and writes `status.used` (`node.disk.guard`). Creates are refused while it is above
+`spec.hard`; deletes are always allowed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a tenant may have installed: packages of the index by name, and nothing of its own making.
+"""Restricts the packages of tenants to names from the package index.
 
-An admission plugin. A requirement that is a path or a URL names code that the tenant wrote, and an installer runs such
-code to find out what it is. It is refused on TrainJobs, runtimes, JobSets and Jobs, so that the author is told at once,
-and on Pods, so that nothing gets around it. The owner's namespaces are not touched: there it is built in a sandbox.
+A requirement that is a path or a URL may be the tenant's own code, which an installer would execute to build it. It is
+refused in TrainJobs, runtimes, JobSets and Jobs, so that the author gets the error immediately, and in Pods, so that it
+cannot be bypassed. It is allowed in the owner's namespaces, where it is built in a sandbox.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TenantPackages(Plugin):
         problems = _list_problems(attributes.kind, attributes.new)
         if not problems or not belongs_to_tenant(self._state, attributes.namespace):
             return
-        # What was stored before stays changeable: it must be possible to stop and to clean up.
+        # Stored objects can still be changed, so that their jobs can be stopped and cleaned up.
         known = _list_problems(attributes.kind, attributes.old) if attributes.old is not None else []
         errors = [error for error in problems if error not in known]
         if errors:
@@ -39,12 +39,12 @@ class TenantPackages(Plugin):
 
 
 def _list_problems(kind: Kind, obj: Object) -> list[fields.FieldError]:
-    """A Pod has no templates in it."""
+    """The problems of an object. A Pod contains no templates."""
     return list_problems({"metadata": obj["metadata"]} if is_pod(kind) else obj)
 
 
 def list_problems(obj: Object) -> list[fields.FieldError]:
-    """One for each requirement that a tenant may not have, wherever in the object the annotation stands."""
+    """An error for each forbidden requirement, in the annotations of the object and of its templates."""
     found = []
     for place, text in list_package_notes(obj):
         path = f"{place}.annotations[{PACKAGES}]"
@@ -53,7 +53,7 @@ def list_problems(obj: Object) -> list[fields.FieldError]:
 
 
 def list_package_notes(obj: Object) -> Iterator[tuple[str, str]]:
-    """Templates nest in templates; without recursion, because the object is somebody's input."""
+    """(path, annotation) of the object and its nested templates. Not recursive, because the input is untrusted."""
     left: list[tuple[str, object]] = [("", obj)]
     while left:
         place, value = left.pop()

@@ -1,12 +1,11 @@
-"""Pods in a tenant's namespace: they run as its Unix user and as nobody else, and use what they ask for and no more.
+"""Makes Pods of a tenant run as the tenant's Unix user, with limits on their resources.
 
-An admission plugin, so nothing gets around it: controllers' Pods pass through it like everybody's. What a Pod does not
-say is filled in; what it says otherwise is refused with all reasons at once. Namespaces without a Unix user
-(`api.tenancy.UNIX_USER`) keep the user that a Pod names.
+As an admission plugin it also covers Pods that controllers create. Missing fields are filled in; conflicting ones are
+refused, with all reasons at once. In namespaces without a Unix user (`api.tenancy.UNIX_USER`) Pods keep their user.
 
-A container that asks for CPU or memory and names no limit gets its request as its limit. That comes before the
-LimitRanges: their default is for containers that name neither, and may be less than what this one asks for. It happens
-only where the quota limits the resource, so that a tenant without such a quota may use what is idle.
+A container that requests CPU or memory without a limit gets its request as the limit. This happens before LimitRanges
+are applied, whose default is for containers with neither and may be less than the request. It happens only if the quota
+limits the resource, so that a tenant without such a quota can use idle resources.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _LIMITED = ("cpu", "memory")
 
 
 def belongs_to_tenant(state: RegistryState, namespace: str) -> bool:
-    """Whether the namespace of this name belongs to a tenant."""
+    """Whether the namespace belongs to a tenant."""
     found = state.find_shared(NAMESPACES, "", namespace)
     return found is not None and is_tenant(found)
 
 
 def read_hard(state: RegistryState, namespace: str) -> Fields:
-    """`spec.hard` of the tenant's quota; empty where there is none."""
+    """`spec.hard` of the tenant's quota; empty if there is none."""
     return read_fields(state.find_shared(RESOURCE_QUOTAS, namespace, NAME), "spec", "hard")
 
 
@@ -61,7 +60,7 @@ class TenantPods(Plugin):
 
 
 def list_problems(pod: Fields, user: int) -> Iterator[str]:
-    """What a Pod asks for that would lead it outside."""
+    """Fields of a Pod that would let it escape its isolation."""
     spec: Fields = pod["spec"]
     for field in _HOST:
         if spec.get(field):

@@ -1,6 +1,6 @@
-"""Admission of TrainJobs and runtimes: what upstream's webhooks do, with their names in the refusals.
+"""Admission of TrainJobs and runtimes, like upstream's webhooks, whose names are in the messages.
 
-The rules are pure and live in `api.admission`; here they get the store to look things up in.
+The rules are pure functions in `api.admission`; this plugin gives them access to the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Lookup:
 class TrainerAdmission(Plugin):
     def __init__(self, state: RegistryState, *, embedded: bool = True) -> None:
         self.embedded = embedded
-        """Whether this server's own node runs the jobs; what it cannot run is then refused at once."""
+        """Whether this server's own node runs the jobs; jobs that it cannot run are then refused immediately."""
         self._state = state
         self._lookup = _Lookup(state)
 

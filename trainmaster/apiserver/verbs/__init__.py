@@ -1,1 +1,1 @@
-"""The verbs of the API on the store, and the steps that writes share."""
+"""The verbs of the API, and the steps that writes share."""

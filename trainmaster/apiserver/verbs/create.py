@@ -1,6 +1,7 @@
-"""POST: a new object gets its metadata, passes admission and validation, and is stored.
+"""POST: sets the metadata of a new object, runs admission and validation, and stores it.
 
-Also what is not stored: reviews (answered by `State.reviewers`) and subresources that are created (`State.creators`).
+Also handles reviews (`RegistryState.reviewers`) and POST on subresources (`RegistryState.creators`), which are not
+stored.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from trainmaster.apiserver.verbs import intake, metadata
 from trainmaster.client.contract import WriteOptions
 from trainmaster.store.contract import StoredRecord
 
-# Upstream draws that many names before it gives up.
+# As many attempts at a generated name as upstream.
 _ATTEMPTS = 8
 
 
@@ -40,7 +41,7 @@ def store_new(
     *,
     applied: bool = False,
 ) -> Written:
-    """Everything after decoding. `applied`: the object comes from server-side apply and carries its managedFields."""
+    """All steps after decoding. `applied`: the object comes from server-side apply and has its managedFields."""
     meta = obj["metadata"]
     metadata.fit_namespace(kind, meta, namespace)
     managed = meta.get("managedFields")
@@ -51,12 +52,12 @@ def store_new(
         obj.pop("status", None)
     intake.default(kind, obj)
     if not applied:
-        # Before admission and `prepare`: what the server fills in afterwards belongs to nobody, as upstream.
+        # Before admission and `prepare`: fields that the server fills in afterwards have no owner, as upstream.
         intake.track(state, call, kind, None, obj, options)
     attributes = Attributes(call, kind, CREATE, namespace, read_text(meta, "name"), obj, None, dry_run=options.dry_run)
     state.admission.mutate(attributes)
     name_new(state, kind, obj)
-    # Needs the name (a Job's labels) and what admission decided (a Pod's class of service).
+    # Needs the name (for a Job's labels) and the result of admission (for a Pod's QoS class).
     kind.prepare(obj)
     attributes.name = read_text(meta, "name")
     intake.validate(kind, obj, None)
@@ -64,7 +65,7 @@ def store_new(
     standing = state.find(kind, namespace, meta["name"])
     if standing is not None:
         raise occupied(kind, standing, meta["name"])
-    # Last, because a quota that lets the object in takes note of it.
+    # Last, because quotas record an accepted object.
     state.admission.validate(attributes)
     if options.dry_run:
         return Written(state.show_unwritten(obj, None), 0, created=True)
@@ -73,7 +74,7 @@ def store_new(
 
 
 def name_new(state: RegistryState, kind: Kind, obj: Object) -> None:
-    """Draws a name for generateName. Without either, validation reports that one is required."""
+    """Generates a name if generateName is set. If neither is set, validation reports that a name is required."""
     meta = obj["metadata"]
     base = meta.get("generateName")
     if meta.get("name") or not base:

@@ -1,8 +1,8 @@
 """DELETE: preconditions, finalizers, propagation and graceful deletion, for one object or for a selection.
 
-An object without finalizers and without a grace period is gone at once. Otherwise it gets a deletionTimestamp and stays
-until its last finalizer is removed (`update.replace`) or, for a Pod on a node, until the node confirms with grace 0.
-Propagation is a finalizer too: `orphan` and `foregroundDeletion` are put there for the garbage collector to work off.
+An object without finalizers and grace period is removed at once. Otherwise it gets a deletionTimestamp and stays until
+its last finalizer is removed (`update.replace`) or, for a Pod on a node, until the node confirms with grace period 0.
+Propagation policies are finalizers too: the garbage collector handles `orphan` and `foregroundDeletion`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def delete(
 def delete_listed(
     state: RegistryState, call: Call, kind: Kind, value: bytes, options: DeleteOptions
 ) -> DeleteResult | None:
-    """Deletes an object of a list; None when it went meanwhile."""
+    """Deletes an object of a list; None if it was deleted meanwhile."""
     meta = stored.parse(value)["metadata"]
     namespace, name = meta.get("namespace", ""), meta["name"]
     if state.find(kind, namespace, name) is None:
@@ -92,9 +92,9 @@ def check_preconditions(kind: Kind, old: Object, options: DeleteOptions) -> None
 
 
 def decide_deletion(state: RegistryState, kind: Kind, old: Object, options: DeleteOptions) -> Object:
-    """The object as the deletion leaves it: finalizers by policy, grace as asked, deletionTimestamp set.
+    """The object after the delete request: with finalizers, grace period and deletionTimestamp.
 
-    Without a deletionTimestamp nothing holds it, and it goes at once; watchers see its last state as it was.
+    Without a deletionTimestamp it can be removed at once, and watchers see its last state unchanged.
     """
     new = {**old, "metadata": dict(old["metadata"])}
     meta = new["metadata"]
@@ -114,7 +114,7 @@ def decide_deletion(state: RegistryState, kind: Kind, old: Object, options: Dele
 
 
 def _finalizers(kind: Kind, meta: Object, options: DeleteOptions) -> list[str]:
-    """The finalizers after the policy has been added or taken back."""
+    """The finalizers according to the propagation policy."""
     names = list(list_items(meta, "finalizers"))
     policy = options.propagation
     if not policy:
@@ -164,7 +164,7 @@ def _remove(
 
 
 def success(kind: Kind, obj: Object) -> Object:
-    """The Status that says an object is gone."""
+    """The Status for a removed object."""
     details = {"name": obj["metadata"]["name"]}
     if kind.group:
         details["group"] = kind.group

@@ -1,7 +1,6 @@
-"""The steps that every written object passes, as the verbs call them: options, decoding, validation, ownership.
+"""Steps of every write, called by the verbs: options, decoding, validation, field ownership.
 
-The rules themselves live in `api` (decoding, validation, patches); here they are put in front of the registry with the
-words of its refusals.
+The rules themselves are in `api` (decoding, validation, patches); this module turns their results into API errors.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def validate(
     subresource: str = "",
     errors: list[FieldError] | None = None,
 ) -> None:
-    """Raises Invalid with all that is wrong."""
+    """Raises Invalid with all errors."""
     found = list(errors or ())
     found += validation.validate(kind, new, old, subresource=subresource)
     if found:
@@ -95,7 +94,7 @@ def track(
     *,
     subresource: str = "",
 ) -> None:
-    """Brings metadata.managedFields up to date, unless the caller is one of our own controllers."""
+    """Updates metadata.managedFields, unless the caller is one of our own controllers."""
     meta = new["metadata"]
     if call.track_fields:
         manager = options.field_manager or call.user_agent.partition("/")[0]
@@ -122,7 +121,7 @@ def patched(kind: Kind, old: Object, patch_type: PatchType, body: object) -> Obj
 
 
 def decode_applied(call: Call, kind: Kind, body: Object, options: WriteOptions) -> Object:
-    """A configuration for server-side apply: checked like an object, but without defaults, which nobody applied."""
+    """A configuration for server-side apply: decoded like an object, but without defaults."""
     decoded: Object = orjson.loads(orjson.dumps(body))
     decode(call, kind, decoded, options)
     if not kind.custom:
@@ -133,7 +132,7 @@ def decode_applied(call: Call, kind: Kind, body: Object, options: WriteOptions) 
 
 
 def _restrict_fields(decoded: Object, given: Object) -> Object:
-    """Of the decoded fields those that were given."""
+    """The decoded object, restricted to the given fields."""
     return {name: _restrict(decoded[name], value) for name, value in given.items() if name in decoded}
 
 

@@ -1,10 +1,10 @@
-"""GET on a collection: selection, pages and the rules about resourceVersion.
+"""GET on a collection: selectors, pagination and the rules about resourceVersion.
 
-A page is cut from the state at the revision of the first page: what was written since is undone from the replay window
-(`Event.previous`), so pages fit together as upstream's do. Once the window does not reach back that far, the token has
-expired. Without a selector the answer is the stored bytes; nothing is parsed.
+As upstream, all pages show the state at the revision of the first page: later writes are undone with the replay window
+(`Event.previous`). If the window no longer covers that revision, the token has expired. Without a selector the response
+consists of the stored bytes, and nothing is parsed.
 
-Long lists are worked through in slices, so that nobody else waits longer than a few milliseconds.
+Long lists are processed in slices, so that other requests wait at most a few milliseconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trainmaster.apiserver.verbs.selection import Selection, parse_selection
 from trainmaster.client.contract import ListOptions
 from trainmaster.store.contract import Compacted, StoredRecord
 
-# Records examined before others get a turn: 2 ms at about 4 us for one that has to be parsed.
+# Records processed before yielding to other tasks: 2 ms at about 4 us for one that has to be parsed.
 _SLICE = 500
 _TOKEN_VERSION = "meta.k8s.io/v1"
 _MATCHES = ("Exact", "NotOlderThan", "")
@@ -45,7 +45,7 @@ async def list_page(state: RegistryState, kind: Kind, namespace: str, options: L
         current_revision = revision
         revision, after = read_token(options.continue_token)
         if revision > current_revision:
-            # A page of another life of this store, or a forged token: only a new list helps.
+            # The token is from another store, or forged: the client has to list again.
             raise status.continue_expired()
         exact = True
     elif options.resource_version:
@@ -98,7 +98,7 @@ def read_revision(text: str) -> int:
 
 
 def too_large(asked: int, current: int) -> StatusError:
-    """A revision that has not been reached. Upstream waits a moment for it and then says this."""
+    """The error for a future revision. Upstream returns it after waiting for a moment."""
     return StatusError(
         504,
         "Timeout",
@@ -109,7 +109,7 @@ def too_large(asked: int, current: int) -> StatusError:
 
 
 def current(state: RegistryState, kind: Kind, selection: Selection, after: str) -> Sequence[StoredRecord]:
-    """The records that may match, as they stand now."""
+    """The current records that may match."""
     bucket = stored.bucket(kind)
     if selection.name:
         if kind.namespaced and not selection.prefix:
@@ -125,7 +125,7 @@ def current(state: RegistryState, kind: Kind, selection: Selection, after: str) 
 
 
 def find_replaced(state: RegistryState, kind: Kind, revision: int) -> dict[str, StoredRecord | None]:
-    """What stood at a revision where something else stands now: name to record, None where there was nothing."""
+    """The records that have changed since a revision: name to the old record, None if it did not exist."""
     try:
         watch = state.store.watch(kind.collection, revision, durable=False)
     except Compacted as error:
@@ -145,7 +145,7 @@ def find_replaced(state: RegistryState, kind: Kind, revision: int) -> dict[str, 
 def restore(
     records: Sequence[StoredRecord], before: dict[str, StoredRecord | None], selection: Selection, after: str
 ) -> Sequence[StoredRecord]:
-    """The records with everything undone that came after a revision."""
+    """The records with all changes after a revision undone."""
     if not before:
         return records
     kept = [record for record in records if record.name not in before]
@@ -160,7 +160,7 @@ def restore(
 def records_at(
     state: RegistryState, kind: Kind, selection: Selection, revision: int, after: str
 ) -> Sequence[StoredRecord]:
-    """The records that may match, as they stood at a revision."""
+    """The records at a revision that may match."""
     before = find_replaced(state, kind, revision)
     return restore(current(state, kind, selection, after), before, selection, after)
 
@@ -168,7 +168,7 @@ def records_at(
 def cut_plain_page(
     state: RegistryState, kind: Kind, selection: Selection, revision: int, after: str, limit: int, *, exact: bool
 ) -> ListPage:
-    """A page of a whole collection or namespace. Looks at no more records than are on it or were changed since."""
+    """A page of a whole collection or namespace. Processes only the records on it and those changed since."""
     before = find_replaced(state, kind, revision) if exact else {}
     store, prefix = state.store, selection.prefix
     present = [name for name in before if name > after and name.startswith(prefix) and store.get(kind.collection, name)]
@@ -196,7 +196,7 @@ async def cut_page(
     values = show_all(state, kind, chosen)
     if limit <= 0 or len(chosen) < limit or chosen[-1] is records[-1]:
         return ListPage(values, revision)
-    # With a selector nobody knows how many of the rest match, so no number is given.
+    # With a selector the number of remaining matches is unknown, so it is left out.
     return ListPage(values, revision, write_token(revision, chosen[-1].name))
 
 
@@ -220,7 +220,7 @@ def write_token(revision: int, last: str) -> str:
 
 
 def read_token(text: str) -> tuple[int, str]:
-    """(revision, name of the last record of the page before)."""
+    """(revision, name of the last record of the previous page)."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         token = orjson.loads(raw)

@@ -1,6 +1,6 @@
-"""Rules about metadata that hold for all kinds: what the server sets, what may change, what a name must match.
+"""Rules about metadata of all kinds: what the server sets, what may change, what a name must match.
 
-Pure functions on parsed objects. Texts are upstream's; so is the doubling of causes for immutable metadata (upstream
+Pure functions on parsed objects. Messages are upstream's, including duplicate causes for immutable metadata (upstream
 checks it twice and reports both).
 """
 
@@ -15,7 +15,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_text
 from trainmaster.kit.ids import Ids
 
-# 63 characters of a DNS label, less the five of the suffix.
+# The 63 characters of a DNS label, minus the suffix of five.
 _LONGEST_BASE = 58
 
 FOREGROUND = "foregroundDeletion"
@@ -23,7 +23,7 @@ ORPHAN = "orphan"
 
 
 def complete_new(metadata: Object, uid: str, now: str, *, generation: bool) -> None:
-    """Sets what only the server decides about a new object."""
+    """Sets the fields of a new object that only the server decides."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "managedFields"):
         metadata.pop(name, None)
     metadata["uid"] = uid
@@ -37,7 +37,7 @@ def generate_name(base: str, ids: Ids) -> str:
 
 
 def fit_namespace(kind: Kind, metadata: Object, namespace: str) -> None:
-    """The body may leave the namespace out; it may not name another one. Cluster-scoped kinds have none."""
+    """Sets the namespace if the body omits it, and refuses a different one. Cluster-scoped kinds have none."""
     if not kind.namespaced:
         metadata.pop("namespace", None)
         return
@@ -61,7 +61,7 @@ def check_name(metadata: Object, name: str) -> None:
 
 
 def keep_immutable(metadata: Object, old: Object) -> None:
-    """Puts back what an update can not change. What is then still different is refused by `update_errors`."""
+    """Restores fields that an update cannot change. Other differences are refused by `update_errors`."""
     metadata.pop("selfLink", None)
     if not metadata.get("uid"):
         metadata["uid"] = old["uid"]
@@ -77,7 +77,7 @@ def keep_immutable(metadata: Object, old: Object) -> None:
 
 
 def update_errors(metadata: Object, old: Object) -> list[FieldError]:
-    """Changes of metadata that are refused."""
+    """Errors for forbidden changes of metadata."""
     errors: list[FieldError] = []
     if "deletionTimestamp" in old:
         known = list_items(old, "finalizers")
@@ -102,12 +102,12 @@ def invalid(kind: Kind, obj: Object, errors: list[FieldError]) -> status.Invalid
 
 
 def options_invalid(options_kind: str, errors: list[FieldError]) -> status.Invalid:
-    """A refusal of query parameters or of a delete body."""
+    """The error for invalid query parameters or an invalid DELETE body."""
     return status.invalid("meta.k8s.io", options_kind, "", errors)
 
 
 def is_deletable(kind: Kind, obj: Object) -> bool:
-    """A deleted object that nothing holds any more."""
+    """Whether the object is being deleted and nothing prevents its removal."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
@@ -115,13 +115,13 @@ def is_deletable(kind: Kind, obj: Object) -> bool:
 
 
 def differs_outside_metadata(kind: Kind, new: Object, old: Object) -> bool:
-    """Whether metadata.generation has to count."""
+    """Whether metadata.generation has to be incremented."""
     apart = ("metadata", "status") if kind.status else ("metadata",)
     return _without(new, apart) != _without(old, apart) and not (kind.light and _is_binding(kind.light, new, old))
 
 
 def _is_binding(light: Collection[str], new: Object, old: Object) -> bool:
-    """A Pod gets its node. Upstream does that through a subresource, which does not count."""
+    """Whether the write binds a Pod. Upstream uses a subresource, which does not increment generation."""
     spec: Object = old["spec"]
     first = [name for name in light if name not in spec and name in new["spec"]]
     return bool(first) and _without(new["spec"], first) == spec

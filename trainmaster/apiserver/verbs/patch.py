@@ -1,8 +1,8 @@
-"""PATCH: the four formats. Each computes the new object from the stored one; `update.replace` does the rest. The most
-frequent ones take a short way (`short_patch`), with the same result.
+"""PATCH, in four formats. Each computes the new object from the stored one; `update.replace` does the rest. The most
+frequent patches take a fast path with the same result (`short_patch`).
 
-The object that a patch works on carries its resourceVersion, so a patch can test or set it as a lock. Server-side apply
-of an object that does not exist creates it.
+The patched object includes its resourceVersion, so a patch can test or set it for optimistic locking. Server-side apply
+creates the object if it does not exist.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def patch(
         written = short_patch.find_written(state, call, kind, record, body, options, subresource)
         if written is not None:
             return written
-    # A merge patch shares what it does not change; the others may write into what they are given.
+    # A merge patch does not modify its input; the others may.
     old = state.peek(kind, record) if patch_type is PatchType.MERGE else state.read(kind, record)
     new = _decode(state, call, target, record, intake.patched(kind, old, patch_type, body), options)
     metadata.check_name(new["metadata"], name)
@@ -72,9 +72,9 @@ def check_options(patch_type: PatchType, options: WriteOptions) -> None:
 def _decode(
     state: RegistryState, call: Call, target: PatchTarget, record: StoredRecord, result: Object, options: WriteOptions
 ) -> Object:
-    """The result of a patch as an object of its own: patches share branches with what they were made from.
+    """A decoded copy of the result of a patch, which may share branches with the stored object.
 
-    Upstream words what is wrong with it as an invalid patch, not as a bad request.
+    As upstream, errors are reported as an invalid patch, not as a bad request.
     """
     raw = orjson.dumps(result)
     state.limits.check_stored(result, raw, record.value)
@@ -91,7 +91,7 @@ def _decode(
 
 
 def apply(state: RegistryState, call: Call, target: PatchTarget, body: object, options: WriteOptions) -> Written:
-    """Server-side apply: the body holds what this manager wants, and nothing else."""
+    """Server-side apply: the body contains only the fields that this manager wants to own."""
     if not isinstance(body, dict):
         text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         raise status.bad_request(text)

@@ -1,7 +1,7 @@
-"""pods/NAME/binding and pods/NAME/eviction: what a scheduler and a drain post instead of editing the Pod.
+"""The subresources binding and eviction of Pods, used by schedulers and by `kubectl drain`.
 
-A binding names the node, once. An eviction is a deletion that says on the Pod why it was deleted, so that a Job's
-failure policy can tell it from a failure; there are no disruption budgets on one machine. Both answer with a Status.
+A binding sets the node, once. An eviction deletes the Pod and records the reason in a condition, so that a Job's
+failure policy can tell it from a failure; there are no disruption budgets on one machine. Both return a Status.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _read_pod(state: RegistryState, kind: Kind, namespace: str, name: str) -> Ob
 def _set(
     state: RegistryState, call: Call, kind: Kind, meta: Object, facts: tuple[str, str, str], options: WriteOptions
 ) -> Written:
-    """A condition that is true from now on: (type, reason, message)."""
+    """Sets a condition (type, reason, message) to true."""
     pod = _read_pod(state, kind, meta["namespace"], meta["name"])
     full = build_condition(facts[0], True, facts[1], facts[2], state.clock.now())
     condition = {key: value for key, value in full.items() if value}

@@ -1,7 +1,7 @@
 """Label and field selectors applied to stored records, parsing as little as possible.
 
-`metadata.name` and `metadata.namespace` are answered from the record's name, labels from the record's memo, and only
-other fields need the parsed object. Before that, a search for the wanted text in the bytes throws out most records.
+`metadata.name` and `metadata.namespace` are read from the record's name, labels from the record's memo; only other
+fields need the parsed object. A search for the value in the bytes excludes most records before that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trainmaster.api.formats import selectors
 from trainmaster.apiserver import stored
 from trainmaster.store.contract import StoredRecord
 
-# Fields that are plain strings in the object: their value stands in the bytes as it is.
+# Fields that are plain strings, so that the bytes contain their value unchanged.
 _SEARCHABLE = ("involvedObject.", "regarding.", "spec.nodeName")
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9./_:-]+")
 
@@ -22,22 +22,22 @@ _PLAIN_TEXT = re.compile(r"[A-Za-z0-9./_:-]+")
 @dataclass(slots=True)
 class Selection:
     prefix: str
-    """What the names of matching records start with."""
+    """The prefix of the names of matching records."""
     name: str
-    """Set when a field selector asks for one name."""
+    """Set if a field selector requires one name."""
     labels: selectors.LabelSelector | None
     fields: selectors.FieldSelector | None
-    """What is left after name and namespace."""
+    """The field selectors other than name and namespace."""
     needles: tuple[bytes, ...] = ()
-    """Bytes that the value of every matching record contains."""
+    """Bytes that every matching record contains."""
 
     @property
     def plain(self) -> bool:
-        """Everything below the prefix matches."""
+        """Whether all records with the prefix match."""
         return self.labels is None and self.fields is None and not self.name
 
     def matches(self, kind: Kind, record: StoredRecord) -> bool:
-        """For records that `prefix` and `name` let through."""
+        """Whether a record matches. Only for records that match `prefix` and `name`."""
         if self.labels is not None and not self.labels.matches(stored.labels_of(record)):
             return False
         if self.fields is None:
@@ -57,7 +57,7 @@ class Selection:
 
 
 def parse_selection(kind: Kind, namespace: str, labels: str, fields: str) -> Selection:
-    """StatusError 400 for what is malformed or not selectable."""
+    """StatusError 400 for malformed selectors and fields that cannot be selected."""
     prefix = f"{namespace}/" if namespace and kind.namespaced else ""
     chosen = selectors.parse_fields(fields, kind)
     name = ""
@@ -74,7 +74,7 @@ def parse_selection(kind: Kind, namespace: str, labels: str, fields: str) -> Sel
 
 
 def _only_value(chosen: selectors.FieldSelector, field: str) -> str:
-    """The value that all terms about a field ask for; "" when there is none or they contradict each other."""
+    """The value that all terms about a field require; "" if there is none or they contradict each other."""
     values = {term.value for term in chosen.terms if term.field == field and term.equal}
     return values.pop() if len(values) == 1 else ""
 

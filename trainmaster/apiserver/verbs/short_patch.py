@@ -1,10 +1,10 @@
-"""The short way for the most frequent writes: merge patches of a status, and of little besides labels and annotations.
+"""The fast path for the most frequent writes: merge patches of the status, or of labels, annotations and light fields.
 
-The status is what controllers and the node write all the time. Of the rest only labels, annotations and fields that a
-kind declares light may change: the binding of a Pod, the annotation that says why something waits. Everything else was
-decoded and validated when it was stored, so it is shared with the new object and not looked at again. When anything is
-out of the ordinary (a lock that does not match, a field to drop, another part of the object in the patch) nothing is
-done here, and `patch` goes the long way, which also words the refusals.
+Controllers and the node mostly write the status. Besides it, only labels, annotations and fields that a kind declares
+light can be patched here, such as the binding of a Pod. The rest of the object was decoded and validated when it was
+stored, so it is shared with the new object and not processed again. In all other cases (a lock that does not match, a
+field to drop, another part of the object in the patch) this module does nothing, and `patch` takes the slow path, which
+also produces the errors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def find_written(
     options: WriteOptions,
     subresource: str,
 ) -> Written | None:
-    """The result of the patch; None when this is not the way for it."""
+    """The result of the patch; None if the fast path does not apply."""
     if type(patch) is not dict:
         return None
     old = state.parsed.get(record)
@@ -65,7 +65,7 @@ def find_written(
 
 
 def _patch_status(state: RegistryState, kind: Kind, old: Object, patch: Object) -> Object | None:
-    """The new object, where the patch is one of the status alone and no plugin wants to see it."""
+    """The new object if the patch changes only the status and no plugin concerns it, else None."""
     change, before = patch.get("status"), old.get("status", {})
     if type(change) is not dict or type(before) is not dict:
         return None
@@ -80,7 +80,7 @@ def _patch_status(state: RegistryState, kind: Kind, old: Object, patch: Object) 
 
 
 def _has_locks(patch: Object, meta: Object) -> bool:
-    """Besides the status there are locks alone, and they hold."""
+    """Whether the patch contains nothing but the status and locks, and the locks match."""
     locks = patch.get("metadata")
     if len(patch) != 2 or type(locks) is not dict:
         return False
@@ -88,7 +88,7 @@ def _has_locks(patch: Object, meta: Object) -> bool:
 
 
 def _patch_light(kind: Kind, old: Object, patch: Object) -> Object | None:
-    """The new object, where the patch is one of labels, annotations and light fields alone."""
+    """The new object if the patch changes only labels, annotations and light fields, else None."""
     meta = old["metadata"]
     if kind.light is None or not patch or not patch.keys() <= _PARTS:
         return None
@@ -103,7 +103,7 @@ def _patch_light(kind: Kind, old: Object, patch: Object) -> Object | None:
 
 
 def _is_light(light: Mapping[str, Callable[[str], list[str]]], patch: Object, old: Object) -> bool:
-    """Locks that hold, texts, and light fields that were not set before, each with a value that is fine."""
+    """Whether it contains only matching locks, labels and annotations, and valid first values of light fields."""
     head, spec = patch.get("metadata", {}), patch.get("spec", {})
     if type(head) is not dict or type(spec) is not dict:
         return False

@@ -1,8 +1,8 @@
-"""PUT, and the half of PATCH that follows once the new object is known.
+"""PUT, and the second half of PATCH, after the new object is computed.
 
-`replace` is the only way an existing object changes: optimistic lock, protected metadata, status apart from the rest,
-generation, admission, validation, field ownership. A write that changes nothing keeps the revision and makes no event.
-An object that was deleted and lost its last finalizer by the write is gone.
+`replace` handles optimistic locking, immutable metadata, the separation of status and spec, generation, admission,
+validation and field ownership. A write that changes nothing keeps the revision and causes no event. If the write
+removes the last finalizer of an object that is being deleted, the object is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainmaster.store.contract import StoredRecord
 
 @dataclass(slots=True)
 class ObjectUpdate:
-    """One update of one object: where it stands, what it was, what it shall be."""
+    """An update of one object: its location, the old and the new state."""
 
     kind: Kind
     record: StoredRecord
@@ -34,7 +34,7 @@ class ObjectUpdate:
     new: Object
     subresource: str = ""
     applied: bool = False
-    """From server-side apply: managedFields are already right."""
+    """The new object comes from server-side apply and has its managedFields."""
 
 
 def update(
@@ -70,7 +70,7 @@ def check_subresource(kind: Kind, subresource: str) -> None:
 
 
 def check_uid(kind: Kind, new: Object, old: Object) -> None:
-    """A PUT that names a uid means that object and no successor of the same name."""
+    """Refuses a PUT with the uid of an earlier object of the same name."""
     uid = new["metadata"].get("uid")
     if not uid or uid == old["metadata"]["uid"]:
         return
@@ -109,7 +109,7 @@ def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: Wri
         intake.default(kind, new)
         count_generation(kind, new, old)
     if not change.applied:
-        # Before admission: what it changes belongs to nobody, as upstream.
+        # Before admission: fields that it changes have no owner, as upstream.
         intake.track(state, call, kind, old, new, options, subresource=change.subresource)
     meta = old["metadata"]
     attributes = Attributes(
@@ -134,7 +134,7 @@ def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: Wri
 
 
 def store_change(state: RegistryState, change: ObjectUpdate, *, dry_run: bool = False) -> Written:
-    """Stores what `change.new` says, or removes the object when nothing holds it any more."""
+    """Stores `change.new`, or removes the object if it is being deleted and nothing prevents it."""
     kind, record, new = change.kind, change.record, change.new
     new["metadata"]["resourceVersion"] = change.old["metadata"]["resourceVersion"]
     if new == change.old:
@@ -142,7 +142,7 @@ def store_change(state: RegistryState, change: ObjectUpdate, *, dry_run: bool = 
     if dry_run:
         return Written(state.show_unwritten(new, record), 0)
     if metadata.is_deletable(kind, new):
-        # The answer shows the object as it was written last; watchers see the deletion under its own revision.
+        # The response shows the last written state; watchers see the deletion with its own revision.
         gone = state.remove(kind, new, record)
         return Written(stored.dump(new), gone.revision)
     written = state.put(kind, new, record)
@@ -150,7 +150,7 @@ def store_change(state: RegistryState, change: ObjectUpdate, *, dry_run: bool = 
 
 
 def keep_apart(change: ObjectUpdate) -> None:
-    """Status is written through /status alone, and everything else not through it."""
+    """Keeps the old status, or for writes to /status everything but the status."""
     kind, old, new = change.kind, change.old, change.new
     if change.subresource == "status":
         _keep_all_but_status(kind, old, new)
@@ -166,7 +166,7 @@ def _keep_all_but_status(kind: Kind, old: Object, new: Object) -> None:
             _copy_field(old, new, name)
     meta = new["metadata"]
     if kind.custom:
-        # Of the metadata of custom kinds only the field ownership follows a status write.
+        # A status write of a custom kind changes no metadata but managedFields.
         kept = {**old["metadata"], "resourceVersion": meta.get("resourceVersion", "")}
         if "managedFields" in meta:
             kept["managedFields"] = meta["managedFields"]

@@ -1,8 +1,8 @@
-"""GET with watch: the current state first where asked for, then every change, in order, without gap or duplicate.
+"""GET with watch: the current state if requested, then every change, in order, without gaps or duplicates.
 
-An event becomes a frame once, however many watch: frames are shared through `FrameCache`, and so is the line they make
-on the wire. With a selector, an object that begins to match is ADDED and one that ceases to match is DELETED, with the
-state it had before. Bookmarks tell a quiet watcher how far the collection is.
+An event is encoded once for all watchers: frames are shared through `FrameCache`. With a selector, an object that
+starts to match is ADDED, and one that no longer matches is DELETED with its previous state. Bookmarks tell idle
+watchers the current revision.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from trainmaster.client.contract import WatchOptions
 from trainmaster.store.contract import Compacted, Event, EventType, Lagging, StoredRecord, Watch
 
 _BOOKMARK_SECONDS = 60.0
-"""As often as upstream."""
+"""As upstream."""
 _BATCH = 250
-"""Records or events turned into frames before others get a turn."""
+"""Records or events processed before yielding to other tasks."""
 _CACHED_FRAMES = 2048
 
 
 class FrameCache:
-    """Frames of recent events by (revision, kind's API version, type), oldest dropped first."""
+    """Frames of recent events by (revision, API version of the kind, type); the oldest are evicted first."""
 
     def __init__(self, size: int = _CACHED_FRAMES) -> None:
         self._frames: dict[tuple[int, str, str], Frame] = {}
@@ -48,7 +48,7 @@ class FrameCache:
         return frame
 
     def left(self, state: RegistryState, kind: Kind, record: StoredRecord, previous: StoredRecord) -> Frame:
-        """DELETED for a watcher whose selector the object no longer matches: the state before, at the new revision."""
+        """DELETED for a watcher whose selector no longer matches: the previous state with the new revision."""
         key = (record.revision, kind.group, "LEFT")
         frame = self._frames.get(key)
         if frame is None:
@@ -92,12 +92,12 @@ class RegistryFrames:
         self._deadline = None if options.timeout_seconds is None else loop.time() + options.timeout_seconds
         self._bookmark_at = loop.time() + _BOOKMARK_SECONDS
         self._more = False
-        """Whether the last batch left something that could have been sent with it."""
+        """Whether there are more events that can be sent immediately."""
         self._failure: Exception | None = None
         self._done = False
 
     def begin_with(self, records: Sequence[StoredRecord], *, announce_end: bool, durable: bool) -> None:
-        """The state to send first, and whether a bookmark closes it."""
+        """Sets the initial state to send, and whether a bookmark follows it."""
         self._initial.extend(records)
         self._initial_revision = self._state.store.revision
         self._announce_end = announce_end
@@ -112,7 +112,7 @@ class RegistryFrames:
             await self._state.store.durable(revision)
         while not self._done:
             if self._more:
-                # Neither a long history nor a fast reader of it may keep everybody else waiting.
+                # A long history with a fast reader must not block other tasks.
                 await asyncio.sleep(0)
             frames = self._initial_frames() if self._initial or self._announce_end else await self._live_frames()
             self._more = bool(self._initial or self._events)
@@ -126,7 +126,7 @@ class RegistryFrames:
         self._watch.close()
 
     def deliver_to(self, outlet: Outlet) -> None:
-        """Events that come while `__anext__` waits go straight there, as long as it takes them."""
+        """See `contract.Frames`."""
 
         def push() -> bool:
             if not outlet.is_ready():
@@ -140,7 +140,7 @@ class RegistryFrames:
                 if frames:
                     outlet.deliver(frames)
             except Lagging:
-                return False  # which `__anext__` will meet again, and report
+                return False  # `__anext__` will get the same error and report it
             except Exception as error:  # noqa: BLE001 - raised in the watcher's own task
                 self._failure = error
                 return False
@@ -153,7 +153,7 @@ class RegistryFrames:
         for _ in range(min(_BATCH, len(self._initial))):
             record = self._initial.popleft()
             if self._selection.matches(self._kind, record):
-                # Old records would only push recent events out of the cache.
+                # Old records would evict recent events from the cache.
                 frames.append(Frame("ADDED", self._state.show(self._kind, record), record.revision))
         if not self._initial and self._announce_end:
             self._announce_end = False
@@ -178,7 +178,7 @@ class RegistryFrames:
         return frames
 
     async def _wait(self) -> None:
-        """Until there are events, a bookmark is due, or the time is over."""
+        """Waits until there are events, a bookmark is due, or the time limit is reached."""
         self._events.extend(self._watch.take())
         if self._events:
             return
@@ -271,7 +271,7 @@ def open_watch(
             raise Compacted(asked, store.revision)
         watch = store.watch(stored.bucket(kind), store.revision if from_now else asked, durable=durable)
     except Compacted as error:
-        # Above the newest revision as well: the number is of another life of the server, and waiting would not help.
+        # Also for revisions above the newest one: they are from another store, so waiting would not help.
         raise status.too_old(error.asked, error.oldest) from None
     frames = RegistryFrames(state, cache, kind, selection, options, watch)
     if initial is True or (initial is None and asked == 0):

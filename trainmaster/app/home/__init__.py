@@ -1,1 +1,1 @@
-"""The home: its folder and lock, its credentials, its control socket, backup and restore."""
+"""The home: its directory and lock, its credentials, its control socket, backup and restore."""

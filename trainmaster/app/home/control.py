@@ -1,10 +1,11 @@
-"""The control socket: how `trainmaster` commands ask the running server for what is not Kubernetes API.
+"""The control socket, for operations of the running server that are not part of the Kubernetes API.
 
-One request per connection, one JSON line each way. The socket lies in the home, which only the owner can enter, so the
-file system is the access control. Today there is one operation, `backup`: the store's file is open in exclusive mode,
-so only the server itself can copy it.
+One request per connection, one JSON line in each direction. Only the owner can access the home, so the file system is
+the access control. Currently there is one operation, `backup`: the store's file is open in exclusive mode, so only the
+server itself can copy it.
 
-A socket's path may have 107 bytes and a home's path more, so both sides reach it through an open directory.
+The path of a socket is limited to 107 bytes, and that of a home is not, so both sides access it through an open
+directory.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Operation = Callable[[ControlMessage], Awaitable[ControlMessage]]
 
 
 class ControlError(Exception):
-    """The server refused or failed; the text is its own."""
+    """The server refused the request or failed; the text is the server's."""
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def _short_path(folder: Path) -> Iterator[str]:
 
 @asynccontextmanager
 async def serve_control(folder: Path, operations: Mapping[str, Operation]) -> AsyncIterator[None]:
-    """Answers requests while the block lasts. The caller holds the home, so a socket that lies there is a left-over."""
+    """Serves requests during the block. The caller holds the home's lock, so an existing socket is stale."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -49,7 +50,7 @@ async def serve_control(folder: Path, operations: Mapping[str, Operation]) -> As
             writer.write(json.dumps(reply).encode() + b"\n")
             await writer.drain()
         except (ConnectionError, ValueError):
-            pass  # whoever asked has gone, or sends no line: nobody is left to tell
+            pass  # the client has disconnected or sends no line
         finally:
             writer.close()
 
@@ -75,12 +76,12 @@ async def _perform(line: bytes, operations: Mapping[str, Operation]) -> ControlM
         return {"error": "this server does not know that request: is it another version?"}
     try:
         return await operation(request)
-    except Exception as error:  # noqa: BLE001 - whatever it was, the person at the other end has to hear it
+    except Exception as error:  # noqa: BLE001 - every error is reported to the client
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def ask(folder: Path, request: ControlMessage, *, timeout: float) -> ControlMessage:
-    """Sends one request to the server of that home. ControlError with its words; OSError when nobody listens."""
+    """Sends one request to the server of the home. ControlError if it refuses; OSError if no server listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _short_path(folder) as path:
         sock.settimeout(timeout)
         sock.connect(path)

@@ -1,7 +1,7 @@
-"""The owner's credential and the installation's secrets: made once, kept in the home, never logged.
+"""The owner's credential and the installation's secrets: created once, stored in the home, never logged.
 
-`kubeconfig` is written for the owner with a token in it. A file that still names the right server, CA and token is left
-alone, so that a namespace or a second context that the owner added survives a restart.
+`kubeconfig` contains a token for the owner. If its server, CA and token are still right, the file is not changed, so
+that a namespace or a context added by the owner survives a restart.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ contexts:
 
 
 def ensure_secret(home: Home, name: str, ids: Ids) -> str:
-    """The content of a secret file in pki/, made at first use."""
+    """The content of a secret file in pki/, created at first use."""
     path = home.pki / name
     if not path.exists():
         home.write_private(path, ids.token())
@@ -59,7 +59,7 @@ def write_kubeconfig(home: Home, server: str, ca: Path, ids: Ids) -> None:
         present = home.kubeconfig.read_text()
     except OSError:
         present = ""
-    # JSON strings are YAML strings, whatever the address looks like.
+    # JSON strings are valid YAML strings.
     wanted = {"server": json.dumps(server), "ca": ca_data, "token": json.dumps(token)}
     if all(f": {value}\n" in present for value in wanted.values()):
         home.kubeconfig.chmod(0o600)

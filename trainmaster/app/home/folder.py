@@ -1,4 +1,4 @@
-"""The home: one directory with all state of one control plane, and the lock that says who runs it.
+"""The home: a directory with all state of one control plane, and the lock that its server holds.
 
     DIR/
       config.toml     settings (optional, yours)
@@ -16,8 +16,8 @@
       templates/      yours, over the templates of the REST API (optional)
       logs/           server.log (--detach), audit.log
 
-Whether a server runs is decided by the lock alone: the kernel lets go of it when the process ends, however it ends, so
-a server.json that outlived its process is recognised and a recycled pid is never mistaken for a server.
+Only the lock decides whether a server is running. The kernel releases it whenever the process ends, so a stale
+server.json is recognised, and a reused pid is never mistaken for a server.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ PRIVATE_FOLDER = 0o700
 RESERVE_BYTES = 1024 * 1024
 
 # struct flock of 64-bit Linux: type, whence, start, length, pid. "Open file description" locks belong to an open file,
-# not to a process: a probe by the holder itself sees the lock too, and closing another descriptor does not drop it.
+# not to a process: the holder itself can test the lock, and closing another descriptor does not release it.
 _FLOCK = struct.Struct("hhqqi4x")
 _WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What server.json says. `server` and `kubeconfig` are empty while the server is still starting."""
+    """The content of server.json. `server` and `kubeconfig` are empty while the server is starting."""
 
     pid: int
     version: str
@@ -54,7 +54,7 @@ class ServerInfo:
     kubeconfig: str = ""
     started: str = ""
     rest: Mapping[str, str] = field(default_factory=dict)
-    """url and ca of the REST API; empty where it is not served."""
+    """url and ca of the REST API; empty if it is disabled."""
 
 
 def _is_full(error: OSError) -> bool:
@@ -104,7 +104,7 @@ class Home:
         self._ports = {"server": self.root / "port", "rest": self.root / "rest-port"}
 
     def prepare(self) -> None:
-        """Makes the directories, readable by the owner only."""
+        """Creates the directories, accessible by the owner only."""
         self._check_owner()
         try:
             for folder in (self.root, self.store, self.pki, self.logs, self.pods):
@@ -113,7 +113,7 @@ class Home:
             raise self._unusable(error) from None
 
     def _check_owner(self) -> None:
-        """Before anything is written to it, or believed that is in it."""
+        """Checks the owner and mode of the home before anything in it is trusted or written."""
         try:
             found = self.root.stat()
         except FileNotFoundError:
@@ -126,7 +126,7 @@ class Home:
                 f"take it over with `chown -R {os.geteuid()} {self.root}`, or choose another with --home"
             )
         if found.st_mode & stat.S_IWOTH:
-            # Whoever may exchange files in it may exchange the kubeconfig and the keys.
+            # A user who can replace files in it can replace the kubeconfig and the keys.
             raise HomeError(f"every user can write to the home {self.root}: close it with `chmod 700 {self.root}`")
 
     def _unusable(self, error: OSError) -> HomeError:
@@ -138,11 +138,11 @@ class Home:
 
     @contextmanager
     def hold(self, info: ServerInfo) -> Iterator[None]:
-        """Holds the lock for the block; AlreadyRunning when another process has it."""
+        """Holds the lock during the block; AlreadyRunning if another process holds it."""
         self.prepare()
         try:
-            # Appending neither empties the file under the holder's feet nor needs it to exist. Private, because whoever
-            # can read it can lock it, and keep every server of this home from starting.
+            # Append mode never truncates an existing file. The file is private, because a user who can read it can
+            # lock it, and so prevent the server from starting.
             descriptor = os.open(self._lock, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
             raise self._unusable(error) from None
@@ -159,7 +159,7 @@ class Home:
                 self.server_json.unlink(missing_ok=True)
 
     def find_running(self) -> ServerInfo | None:
-        """The server of this home, or None when none runs (whatever server.json says)."""
+        """The running server of this home, or None (even if server.json exists)."""
         try:
             file = self._lock.open("r")
         except FileNotFoundError:
@@ -167,14 +167,14 @@ class Home:
         except OSError as error:
             raise self._unusable(error) from None
         with file:
-            # Asks only. Taking the lock for a moment would make an `up` of that moment believe in another server.
+            # Only tests the lock. Taking it, even briefly, could make a concurrent `up` fail.
             answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
         if _FLOCK.unpack(answer)[0] == fcntl.F_UNLCK:
             return None
         return self._read_info() or ServerInfo(0, "", str(self.root))
 
     def find_died(self) -> ServerInfo | None:
-        """The last server, when it ended without being stopped: a clean end removes what it wrote about itself."""
+        """The last server if it crashed; a normal stop removes server.json."""
         return None if self.find_running() is not None else self._read_info()
 
     def write_info(self, info: ServerInfo) -> None:
@@ -185,13 +185,13 @@ class Home:
             raw = json.loads(self.server_json.read_bytes())
             return ServerInfo(**{name: raw[name] for name in ServerInfo.__slots__ if name in raw})
         except (OSError, ValueError, TypeError):
-            # Between taking the lock and writing the file, or written by another version.
+            # The server has not written the file yet, or has another version.
             return None
 
     # ---- small files --------------------------------------------------------
 
     def find_port(self, of: str = "server") -> int | None:
-        """The port of the last start: of the API `server`, or of `rest`."""
+        """The last port of the API server (`server`) or of the REST API (`rest`)."""
         try:
             return int(self._ports[of].read_text())
         except (OSError, ValueError):
@@ -201,9 +201,9 @@ class Home:
         self.write_private(self._ports[of], f"{port}\n")
 
     def write_private(self, path: Path, text: str) -> None:
-        """Replaces a file in one step; it is never readable by others, not even for a moment.
+        """Replaces a file atomically; it is never readable by others.
 
-        On a full disk the reserve is given up for it, and at last the file that is there is written over.
+        On a full disk the reserve is released for it, and as a last resort the existing file is overwritten.
         """
         try:
             try:
@@ -233,7 +233,7 @@ class Home:
         except OSError:
             if not path.exists():
                 raise
-            # Not truncated before: its blocks are what there is to write into.
+            # Not truncated before writing, because its blocks are the only free space.
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 data = text.encode()
@@ -243,7 +243,7 @@ class Home:
                 os.close(descriptor)
 
     def make_reserve(self) -> None:
-        """While there is room. Nothing is said when there is none: it is tried again."""
+        """Creates the reserve file if there is space. Errors are ignored, because this is retried."""
         if self._reserve.exists():
             return
         descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)

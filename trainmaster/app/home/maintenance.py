@@ -1,7 +1,7 @@
 """Backup and restore of a home's objects, for the command line.
 
-A running server copies its own store (asked through the control socket); otherwise the store is opened here, with the
-home held so that no server starts meanwhile. A restore never deletes: what was there is set aside and named.
+A running server copies its own store (on request through the control socket); otherwise the store is opened here, with
+the home's lock held so that no server starts meanwhile. A restore keeps the previous store under another name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BACKUP_SECONDS = 3600.0
 
 
 def backup(home: Home, path: Path) -> int:
-    """Writes all objects to a new file; returns the revision it holds for certain. HomeError when it cannot."""
+    """Writes all objects to a new file; returns a revision that it contains for certain. HomeError if that fails."""
     try:
         if home.find_running() is not None:
             request = {"operation": "backup", "path": str(path)}
@@ -53,13 +53,13 @@ async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMe
         return {"error": str(error)}
     except OSError as error:
         return {"error": f"the backup cannot be written: {error.strerror}"}
-    except RuntimeError as error:  # the store's thread has ended
+    except RuntimeError as error:  # the store is closed
         log.info("backup refused", exc_info=error, extra={"action": "app.backup_refused"})
         return {"error": "the server is stopping: try again when it has ended"}
 
 
 def restore(home: Home, path: Path) -> tuple[int, Path | None]:
-    """Puts a backup in place; returns the revision it starts from, and where the former store lies now."""
+    """Replaces the store with a backup; returns the first revision, and the path of the previous store."""
     with home.hold(_this_process(home)):
         aside = _set_aside(home)
         try:

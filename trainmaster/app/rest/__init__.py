@@ -1,1 +1,1 @@
-"""The REST API, put together."""
+"""Composition of the REST API."""

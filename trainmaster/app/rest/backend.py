@@ -1,6 +1,6 @@
-"""What the routes of the REST API work with, put together for either mode; loaded when it is needed.
+"""Composes the backend of the REST API's routes, for both modes; imported on demand.
 
-`embedded_backend` builds it on the in-process client, `cluster_rest` on an API server.
+`embedded_backend` builds it on the in-process client, operator mode on an API server.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from trainmaster.rest.services.tenants import TenantService
 
 
 def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
-    """Logs for the in-process client, with the API server's words where there is none."""
+    """Logs for the in-process client, with the API server's error message if there is none."""
 
     async def read(name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
         kind = registry.catalogue.find(PODS)
@@ -60,10 +60,10 @@ def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
 @dataclass(frozen=True, slots=True)
 class Folders:
     templates: Path | None
-    """The administrator's."""
+    """The administrator's templates."""
     history: Path | None
     bundles: Path | None
-    """Where larger code is kept; None on a cluster."""
+    """Where code too large for a ConfigMap is stored; None on a cluster."""
 
 
 def build_backend(
@@ -79,7 +79,7 @@ def build_backend(
     remind: Callable[[], None],
     check_ready: Callable[[], Awaitable[None]],
 ) -> Backend:
-    """What the routes work with, in either mode."""
+    """The backend of the routes, for both modes."""
     rules = CreationRules(settings.max_nodes, settings.check_code)
     jobs = GuideJobs(Templates(folders.templates), ServerFields(read_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryService(folders.history)
@@ -107,12 +107,12 @@ def build_backend(
 
 
 def _load_explain() -> None:
-    """In a thread, beside the event loop."""
+    """Called in a thread, so that the import does not block the event loop."""
     from trainmaster.controllers.explain import gathering, reasons  # noqa: F401
 
 
 def build_explain(clock: Clock) -> Explain:
-    """The scheduler's rules are loaded when somebody asks."""
+    """The explain function; it imports the scheduler on first use."""
 
     async def explain(client: Client, namespace: str, name: str) -> Fields | None:
         await asyncio.to_thread(_load_explain)
@@ -120,7 +120,7 @@ def build_explain(clock: Clock) -> Explain:
 
         view = await gathering.collect(client, namespace)
         now = Now(clock.now())
-        # A long queue takes a second, and nobody else should wait for it.
+        # In a thread, because a long queue takes a second.
         found = await asyncio.to_thread(reasons.explain, view, namespace, name, now)
         return None if found is None else asdict(found)
 

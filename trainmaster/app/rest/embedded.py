@@ -1,7 +1,7 @@
-"""When the REST API of embedded mode is there: its address at once, its code later.
+"""The REST API of embedded mode: its address is available at once, its code is imported later.
 
-Every start loads this module, so it imports nothing of `rest`. The services are loaded in a thread, a moment after the
-start, for the sweep of what a crash left (nobody may ever call); the web framework at the first request.
+Every start imports this module, so it imports nothing of `rest`. The services are imported in a thread, shortly after
+the start, to clean up after a crash; the web framework at the first request.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SWEEP_AFTER_SECONDS = 5.0
 
 
 def _load() -> None:
-    """In a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
+    """Called in a thread, because the imports take a quarter of a second."""
     import trainmaster.app.rest.embedded_backend  # noqa: F401
 
 
 class _Parts:
-    """Made once, by whoever needs them first."""
+    """Built once, on first use."""
 
     def __init__(self, api: ControlPlane, logs: PodLogs | None) -> None:
         self._api = api
@@ -60,7 +60,7 @@ class _Parts:
                 sweeper = (await self.get())[1]
                 break
             except OSError:
-                # No descriptor is left to read the code with: that passes, and is no reason to end everything.
+                # No file descriptor is left to read the code with. That is temporary, so do not stop the server.
                 log.exception("cannot be loaded", extra={"action": "rest.load"})
                 await self._api.world.clock.sleep(_SWEEP_AFTER_SECONDS)
         await sweeper.run()
@@ -70,7 +70,7 @@ class _Parts:
 async def serving_rest(
     api: ControlPlane, pki: Pki, logs: PodLogs | None, notes: list[str]
 ) -> AsyncIterator[Mapping[str, str]]:
-    """Yields where it is, as `trainmaster status` tells it; adds to `notes` what its owner should know."""
+    """Yields the address, as `trainmaster status` shows it; appends notes for the owner to `notes`."""
     world = api.world
     listener, more = open_listener(world.settings.rest, world.home.find_port("rest"))
     notes += more

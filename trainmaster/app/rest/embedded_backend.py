@@ -1,7 +1,7 @@
-"""The REST API of embedded mode, put together: on the in-process client, with the home's templates and history.
+"""Composes the REST API of embedded mode on the in-process client, with the home's templates and history.
 
-Loaded after the start (`embedded_rest`). Its own identity reviews tokens and sweeps; everything else happens as whoever
-calls.
+Imported after the start (`app.rest.embedded`). Its own identity is used to review tokens and to clean up; everything
+else uses the caller's identity.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
 
 
 async def _read_fields() -> frozenset[str]:
-    """Ours have every shape."""
+    """Our server supports all fields."""
     return frozenset({OVERRIDES, PATCHES, TTL_FIELD, DEADLINE_FIELD})
 
 
 async def _check_ready() -> None:
-    """The server behind is this process."""
+    """Always ready, because the API server is in this process."""

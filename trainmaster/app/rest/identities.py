@@ -1,5 +1,5 @@
-"""Who may call the REST API beside those whom the server behind knows: users of an identity provider (`oidc_*`), and
-whoever signs up (`sign_up*`)."""
+"""Callers of the REST API whom the API server does not know: users of an identity provider (`oidc_*`), and users who
+sign up (`sign_up*`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainmaster.rest.services.sign_up import SignUpRules
 
 
 def add_oidc(callers: Callers, settings: Rest, act_as: ActAs, clock: Clock, latest: Latest = always_durable) -> Callers:
-    """The same callers where no issuer is set."""
+    """Returns `callers` unchanged if no issuer is set."""
     if not settings.oidc_issuer:
         return callers
     trusted = Trusted(

@@ -1,8 +1,7 @@
-"""The REST API of a home: its socket is open when the server is ready, its code is loaded at the first request.
+"""Serves the REST API of a home. Its socket is open from the start; its code is imported at the first request.
 
-So whoever does not use it pays nothing (the web framework takes a quarter of a second and 35 MB), and whoever does
-finds it at an address that `trainmaster status` tells from the first moment. This module is loaded by every start, so
-it imports nothing of `rest`; `rest_backend` puts that together.
+So it costs nothing until it is used (the web framework takes a quarter of a second and 35 MB), and `trainmaster status`
+shows its address from the start. Every start imports this module, so it imports nothing of `rest`.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that mean all, and where a client on this machine finds what listens there."""
+"""Wildcard addresses, and the corresponding loopback addresses for clients on this machine."""
 
 
 def open_listener(settings: Rest, last: int | None) -> tuple[socket.socket, list[str]]:
-    """The socket, and what the owner should know about it. HomeError when there is none to be had."""
+    """The socket, and notes about it for the owner. HomeError if none can be opened."""
     wanted = settings.port or last or 0
     try:
         return _listen(settings.address, wanted), []
@@ -75,7 +74,7 @@ def build_url(listener: socket.socket) -> str:
 
 
 def build_tls(certificate: str, key: str) -> ssl.SSLContext:
-    """For browsers and programs alike: nobody is asked for a certificate, a token says who calls."""
+    """The TLS context. Clients authenticate with tokens, not with certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
@@ -92,12 +91,12 @@ async def serving_on_demand(
     clock: Clock,
     gatekeeper: Gatekeeper | None = None,
 ) -> AsyncIterator[None]:
-    """Connections are taken at once, the code is loaded at the first request; leaving ends it all."""
+    """Accepts connections at once and imports the code at the first request. Leaving the block stops it."""
 
     async def load() -> AsgiApplication:
         module = await asyncio.to_thread(_import_application)
         app: AsgiApplication = module.build_app(await build_backend())
-        # What was loaded stays; full collections need not walk it.
+        # Exempt the imported code from garbage collection.
         gc.freeze()
         log.info("rest is loaded", extra={"action": "rest.loaded"})
         return app
@@ -111,7 +110,7 @@ async def serving_on_demand(
 
 
 def _import_application() -> ModuleType:
-    """In a thread: the imports take a quarter of a second, and jobs go on meanwhile."""
+    """Called in a thread, because the imports take a quarter of a second."""
     from trainmaster.rest import application
 
     return application
@@ -130,7 +129,7 @@ _KINDS = {
 
 
 def encode_refusal(refusal: EdgeRefusal) -> tuple[HeaderLines, bytes]:
-    """As a problem document (docs/rest.md), without the code of REST: it may not be loaded yet."""
+    """The refusal as a problem document (docs/rest.md), without code of `rest`, which may not be imported yet."""
     problem = {
         "type": f"urn:trainmaster:problem:{_KINDS.get(refusal.code, 'refused')}",
         "title": HTTPStatus(refusal.code).phrase,
