@@ -1,7 +1,7 @@
-"""How a job names its code: an inline CSI volume with a digest, and annotations on the TrainJob. Pure.
+"""How a job refers to its code: an inline CSI volume with a digest, and annotations on the TrainJob. Pure.
 
-`trainmaster run` writes both, the node reads the volume, people and `history` read the annotations. The driver exists
-on this machine only: a manifest with such a volume is local, and everything else in it runs on any cluster.
+`trainmaster run` writes both; the node reads the volume, users and `history` read the annotations. The CSI driver
+exists only on this machine, so a manifest with such a volume does not work on a cluster.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def build_volume(digest: str, name: str = VOLUME_NAME) -> Object:
 
 
 def build_annotations(digest: str, commit: str, dirty: bool | None) -> dict[str, str]:
-    """For the TrainJob. What is not known is not said."""
+    """The annotations of the TrainJob; unknown values are left out."""
     said = {CODE_DIGEST: digest, GIT_COMMIT: commit}
     if commit and dirty is not None:
         said[GIT_DIRTY] = "true" if dirty else "false"
@@ -41,7 +41,7 @@ def build_annotations(digest: str, commit: str, dirty: bool | None) -> dict[str,
 
 
 def find_digest(volume: Mapping[str, Any]) -> str | None:
-    """The digest that a Pod's volume names; "" when it names none, None when it is no volume of code."""
+    """The digest of a code volume; "" if it has none, None if it is another kind of volume."""
     source = volume.get("csi") or {}
     if source.get("driver") != DRIVER:
         return None
@@ -49,5 +49,5 @@ def find_digest(volume: Mapping[str, Any]) -> str | None:
 
 
 def list_mentions(raw: bytes) -> set[str]:
-    """All digests in the JSON of an object, wherever they stand: what is mentioned is needed."""
+    """All digests anywhere in the JSON of an object; their bundles are in use."""
     return {text.decode().replace("-", ":") for text in _MENTION.findall(raw)}

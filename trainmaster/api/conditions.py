@@ -22,7 +22,7 @@ def list_conditions(obj: Fields) -> list[Condition]:
 
 
 def find_condition(conditions: Sequence[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:
-    # Plain loops: this is asked some two hundred times in the life of a TrainJob.
+    # Plain loops for speed: called about two hundred times per TrainJob.
     for condition in conditions:
         if condition.get("type") == kind:
             return condition
@@ -37,7 +37,7 @@ def is_true(conditions: Sequence[Mapping[str, Any]], kind: str) -> bool:
 
 
 def set_condition(conditions: Sequence[Fields], new: Condition) -> list[Fields]:
-    """Replaces or appends. The time of the last transition stays when the status does."""
+    """Replaces or appends. lastTransitionTime is kept if the status does not change."""
     result: list[Fields] = []
     found = False
     for old in conditions:

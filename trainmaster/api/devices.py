@@ -1,9 +1,9 @@
-"""GPUs as facts on objects: what a Node has, and what a Pod was given. Pure; nothing else knows the formats.
+"""The annotations for GPUs on Nodes and Pods. Pure; only this module knows their format.
 
-A Node carries the annotation `trainmaster.dev/devices` with one entry per GPU, written by the node agent: index, id,
-product, memory, and where it cannot be leased the reason (`unhealthy`: not again; `held`: not now). A bound Pod carries
-the same annotation with the GPUs leased to it, container by container, written by the scheduler in the write that binds
-it. That annotation is the lease: it ends when the Pod does, and there is no other record of it.
+The node agent writes the annotation `trainmaster.dev/devices` on the Node, with one entry per GPU: index, id, product,
+memory, and the reason if it cannot be leased (`unhealthy`: permanently; `held`: currently). The scheduler writes the
+same annotation on a Pod when it binds it, with the GPUs leased to each container. That annotation is the lease: it ends
+with the Pod, and there is no other record of it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Device:
     index: int
     """Its number in PCI order, as nvidia-smi and, with CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA count."""
     id: str
-    """Its UUID, which stays the same over reboots; `declared-N` for one that was only declared."""
+    """Its UUID, which survives reboots; `declared-N` for a GPU that is only declared in the settings."""
     product: str = ""
     memory_mib: int = 0
     unhealthy: str = ""
-    """Why it is never leased again, until somebody clears it."""
+    """Why it is not leased any more, until an administrator clears this."""
     held: str = ""
-    """Which process that is not ours uses it."""
+    """The foreign process that uses it."""
 
     @property
     def is_free(self) -> bool:
-        """Whether it may be leased as far as the machine is concerned."""
+        """Whether the machine allows leasing it."""
         return not self.unhealthy and not self.held
 
 
@@ -57,7 +57,7 @@ def render_devices(devices: Sequence[Device]) -> str:
 
 
 def list_devices(node: Object) -> list[Device]:
-    """The GPUs of a Node. One that declares a count and names none (by hand) has as many nameless ones."""
+    """The GPUs of a Node. A Node that only declares a count has that many unnamed GPUs."""
     entries = _read(node)
     if isinstance(entries, list):
         return [_read_device(entry) for entry in entries if isinstance(entry, dict) and "id" in entry]
@@ -78,8 +78,8 @@ def _read_device(entry: Mapping[str, Any]) -> Device:
 
 
 def render_lease(spec: Mapping[str, Any], devices: Sequence[Device]) -> str:
-    """The annotation of a Pod that gets these devices. Containers and sidecars share them out; init containers, which
-    run before, use the same ones."""
+    """The annotation of a Pod with these devices. They are divided among containers and sidecars; init containers,
+    which run before, use the same ones."""
     shares: dict[str, list[dict[str, Any]]] = {}
     rest = list(devices)
     inits = spec.get("initContainers") or ()
@@ -96,7 +96,7 @@ def render_lease(spec: Mapping[str, Any], devices: Sequence[Device]) -> str:
 
 
 def list_leased(pod: Fields) -> list[str]:
-    """Ids of the GPUs that a Pod was given, each once."""
+    """Ids of the GPUs leased to a Pod, without duplicates."""
     shares = _read(pod)
     if not isinstance(shares, dict):
         return []
@@ -105,9 +105,9 @@ def list_leased(pod: Fields) -> list[str]:
 
 
 def devices_env(pod: Fields, container: str = "") -> dict[str, str]:
-    """The variables with which processes see their GPUs and no others; without a lease they see none.
+    """The variables that restrict processes to their GPUs; without a lease they see none.
 
-    Of one container, or without a name of all of the Pod's. CUDA_VISIBLE_DEVICES has numbers in PCI order, because many
+    For one container, or without a name for the whole Pod. CUDA_VISIBLE_DEVICES has numbers in PCI order, because many
     programs cannot read UUIDs there; for NVIDIA_VISIBLE_DEVICES UUIDs are usual.
     """
     entries = list_shares(pod, container)
@@ -121,7 +121,7 @@ def devices_env(pod: Fields, container: str = "") -> dict[str, str]:
 
 
 def list_shares(pod: Fields, container: str = "") -> list[tuple[int, str]]:
-    """(index, id) of the GPUs of one container, or without a name of all of the Pod's; each once."""
+    """(index, id) of the GPUs of one container, or without a name of the whole Pod; without duplicates."""
     shares = _read(pod)
     lists = shares if isinstance(shares, dict) else {}
     chosen = [lists.get(container)] if container else list(lists.values())

@@ -1,4 +1,4 @@
-"""One broken rule about one field, in the words that Kubernetes uses.
+"""Validation errors about fields, with the messages of Kubernetes.
 
 Validation collects these in a list and never stops at the first one. `str()` of a FieldError is the text that
 upstream puts into the Status message; `to_cause` is the entry of `details.causes`.
@@ -32,7 +32,7 @@ _WITHOUT_VALUE = {FieldErrorKind.REQUIRED, FieldErrorKind.FORBIDDEN, FieldErrorK
 
 _LONGEST_VALUE = 64 * 1024
 OMIT: Any = object()
-"""As a value: leave it out of the text. Rules of custom kinds about objects and lists do that."""
+"""A value that is left out of the message, as rules of custom kinds about objects and lists do."""
 
 ROOT = "<nil>"
 """The path that upstream prints for an error about the whole object."""

@@ -1,4 +1,4 @@
-"""Label and annotation keys with a meaning, each with who writes it and who reads it.
+"""Label and annotation keys, each with its writers and readers.
 
 Clients select on the upstream keys; their spelling is part of the wire format. Keys under `trainmaster.dev/` are our
 own and appear only on objects that we make.
@@ -25,13 +25,13 @@ GROUP_REPLICAS = "jobset.sigs.k8s.io/group-replicas"
 JOB_GROUP_INDEX = "jobset.sigs.k8s.io/job-group-index"
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 JOB_RESTART_ATTEMPT = "jobset.sigs.k8s.io/job-restart-attempt"
-"""Only where a failure policy restarts single Jobs: how often this one was, when it was made."""
+"""Only if a failure policy restarts single Jobs: how often this one had been restarted when it was created."""
 COORDINATOR = "jobset.sigs.k8s.io/coordinator"
-"""Only where the JobSet names a coordinator: the name under which its Pod is reached."""
+"""Only if the JobSet has a coordinator: the DNS name of its Pod."""
 EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """Annotation on JobSets or Job templates, by their author: one Job per value of that node label."""
 NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
-"""Annotation beside the previous one: by labels that somebody put on nodes, not by affinity."""
+"""Annotation used with the previous one: select nodes by labels set in advance, not by affinity."""
 NAMESPACED_JOB = "alpha.jobset.sigs.k8s.io/namespaced-job"
 """Label of nodes and node selector of Pods under that strategy."""
 NO_SCHEDULE_TAINT = "alpha.jobset.sigs.k8s.io/no-schedule"
@@ -46,25 +46,25 @@ LEGACY_CONTROLLER_UID = "controller-uid"
 LEGACY_JOB_NAME = "job-name"
 
 POD_ATTEMPT = "trainmaster.dev/attempt"
-"""Annotation on Pods, by the Job controller: which attempt of its index a Pod is, from 0 on; without indexes
-its serial number. The Pod's name is derived from it."""
+"""Annotation on Pods, by the Job controller: the attempt of its index, from 0; without indexes its serial
+number. The Pod's name is derived from it."""
 WAITING = "trainmaster.dev/waiting"
-"""Annotation on JobSets and Jobs, by their controller: why nothing happens, as JSON {reason, message, since}. The
-TrainJob controller copies it to `status.waiting`, where people look."""
+"""Annotation on JobSets and Jobs, by their controller: why they are waiting, as JSON {reason, message, since}. The
+TrainJob controller copies it to `status.waiting`."""
 RESTART_SERIES = "trainmaster.dev/restart-series"
-"""Annotation on JobSets, by their controller: the attempt that made progress last. Pauses between restarts are counted
-from there."""
+"""Annotation on JobSets, by their controller: the last attempt that made progress. The restart back-off is counted from
+there."""
 FROM_TRAINJOB = "trainmaster.dev/from-trainjob"
-"""Annotation on JobSets, by the TrainJob controller: which labels and annotations of it stand in the TrainJob, as JSON
-{labels, annotations}. One that is taken out there goes here; those of others stay."""
+"""Annotation on JobSets, by the TrainJob controller: which of its labels and annotations come from the TrainJob, as
+JSON {labels, annotations}. Those that are removed from the TrainJob are removed from the JobSet; others stay."""
 RESTART = "trainmaster.dev/restart"
-"""Annotation on TrainJobs, by people and `trainmaster restart`: the number that its next attempt shall have. While it
-is above that of the JobSet, the TrainJob controller replaces the JobSet (`api.training.restarts`)."""
+"""Annotation on TrainJobs, by people and `trainmaster restart`: the number of the attempt to start. While it is greater
+than that of the JobSet, the TrainJob controller replaces the JobSet (`api.training.restarts`)."""
 FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
-"""Annotation on JobSets and their Pods, by the TrainJob controller: the number of the JobSet's first attempt, where it
-is not 0. Attempts of a job are counted on over all its JobSets."""
+"""Annotation on JobSets and their Pods, by the TrainJob controller: the number of the JobSet's first attempt, if it is
+not 0. Attempts of a job are numbered across all its JobSets."""
 CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
-"""Annotations on JobSets that are books of their controllers: nobody's template sets them."""
+"""Annotations on JobSets with internal state of the controllers; templates cannot set them."""
 RERUN_OF = "trainmaster.dev/rerun-of"
 """Annotation on TrainJobs, by `trainmaster restart`: name and uid of the finished TrainJob that it repeats."""
 SHIPPED_HASH = "trainmaster.dev/shipped-hash"
@@ -72,36 +72,36 @@ SHIPPED_HASH = "trainmaster.dev/shipped-hash"
 ALLOW_DELETE_IN_USE = "trainmaster.dev/allow-delete-in-use"
 """Annotation on runtimes, by people: "true" lets it be deleted although TrainJobs refer to it."""
 DERIVED = "trainmaster.dev/derived"
-"""Label on runtimes that were made for single jobs, by their maker: "true"; they come and go with them."""
+"""Label on runtimes that were created for single jobs, by their creator: "true". They are deleted with the jobs."""
 DERIVED_FROM = "trainmaster.dev/derived-from"
 """Annotation beside it: KIND/NAME of the runtime that it is a copy of."""
 LAST_USED = "trainmaster.dev/last-used"
-"""Annotation on derived runtimes, by `trainmaster run`: when it was about to submit a job with it. Until the job
-exists, a moment later, nobody takes the runtime away."""
+"""Annotation on derived runtimes, by `trainmaster run`: when a job with it was last submitted. This keeps the
+runtime until the job exists."""
 ENVIRONMENT = "trainmaster.dev/environment"
 """Annotation on Pods, by their author: the name of a Python environment from the image rules."""
 PACKAGES = "trainmaster.dev/packages"
-"""Annotation on Pods, by their author: requirements that the environment has besides, by commas or new lines."""
+"""Annotation on Pods, by their author: additional requirements, separated by commas or newlines."""
 WARM = "trainmaster.dev/warm"
-"""Annotation on Pods, by their author: "true" or "false" goes over the setting node.warm for this Pod."""
+"""Annotation on Pods, by their author: "true" or "false" overrides the setting node.warm for this Pod."""
 ISOLATION = "trainmaster.dev/isolation"
-"""Annotation on the Node, by the node: the level that Pods run at. Nodes of clusters have none."""
+"""Annotation on the Node, by the node: the isolation level of Pods. Nodes of clusters have none."""
 DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation on Pods that only show something which runs elsewhere: the parts of the control plane. Written by `app`;
-the scheduler and the node leave such Pods alone."""
+"""Annotation on Pods that represent components of the control plane, which run elsewhere. The scheduler and the node
+ignore such Pods."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
-"""Label on everything that the REST API makes: `trainmaster-rest`."""
+"""Label on all objects that the REST API creates: `trainmaster-rest`."""
 USER = "trainmaster.dev/user"
 """Label on TrainJobs and scripts, by the REST API: the user_id of the request."""
 REST_FRAMEWORK = "trainmaster.dev/framework"
 """Label on TrainJobs, by the REST API: the framework of the request."""
 SCRIPT_OF = "trainmaster.dev/script-of"
-"""Label on ConfigMaps, by the REST API: the TrainJob whose code it holds. Without an owner it is looked at again."""
+"""Label on ConfigMaps, by the REST API: the TrainJob whose code it contains. Those without an owner are cleaned up."""
 
 RESERVED_IN_TEMPLATES = ("jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/")
-"""How labels and annotations of templates begin that only controllers write."""
+"""Prefixes of labels and annotations that only controllers may set in templates."""
 RESERVED_ON_PODS = (*RESERVED_IN_TEMPLATES, "trainer.kubeflow.org/")
-"""Runtimes have labels under the latter that are their author's."""
+"""Only on Pods, because authors of runtimes use labels with the last prefix."""

@@ -1,12 +1,12 @@
-"""What administrators decide about the node: the ConfigMap `trainmaster-node` in `kubeflow-system`.
+"""The administrator's configuration of the node: the ConfigMap `trainmaster-node` in `kubeflow-system`.
 
     selectors: approximated     nodeSelector and node affinity that the node does not meet are ignored, with an event
     gpus: "2"                   GPUs to declare on a machine on which none are found
     labels: |                   labels for the node, one key=value per line; the node agent puts them on
       topology.kubernetes.io/zone=eu-1a
 
-Described in docs/scheduling.md, read by the scheduler through its View and by the node agent. What makes no sense
-changes nothing and is reported.
+Described in docs/scheduling.md; read by the scheduler through its View and by the node agent. Invalid values are
+ignored and reported.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class NodePolicy:
     labels: dict[str, str] = field(default_factory=dict)
     approximates_selectors: bool = False
     gpus: int | None = None
-    """None: as the settings say."""
+    """None: use the settings."""
     problems: tuple[str, ...] = ()
-    """What could not be read, one sentence each."""
+    """Invalid values, one sentence each."""
 
 
 NO_POLICY = NodePolicy()

@@ -1,8 +1,7 @@
 """Reading parts of an object that may be absent or null; an empty mapping or list stands for both.
 
-The wire knows three ways to say nothing: no field, null, and an empty value. Readers of objects that are told apart
-nowhere else ask here, and say which part they want and not how it may be missing. Models of whole objects are in
-`jobs.models`.
+JSON objects may omit a field, or set it to null or to an empty value; these functions treat all three alike. Models of
+whole objects are in `jobs.models`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from trainmaster.api.meta import Fields
 
 NOTHING: Fields = {}
-"""In place of a mapping that is absent."""
+"""Stands for a missing mapping."""
 
 
 def read_spec(obj: Fields) -> Fields:
@@ -27,7 +26,7 @@ def read_status(obj: Fields) -> Fields:
 
 
 def read_metadata(obj: Fields) -> Fields:
-    """Of a template; an object has its own."""
+    """The metadata of an object or a template."""
     found: Fields = obj.get("metadata") or NOTHING
     return found
 

@@ -1,4 +1,4 @@
-"""Names that the binder of claims, the node and the installer agree on: the one class of storage that we have.
+"""Constants of our storage class, shared by the claim binder, the node and the installer.
 
 A volume of the class is a directory of the home. Its PersistentVolume names no path, because the home may move: the
 handle is the directory's name.

@@ -1,11 +1,11 @@
-"""Whom a Pod works for: its topmost job, found through owner references, never through a label.
+"""The topmost job of a Pod, found through verified owner references.
 
-A label says what its author likes. An owner reference says as much, but can be verified: it counts when it names a
-controller, and an object of that kind, name and uid exists in the Pod's own namespace. `node.workloads` walks up from a
-Pod in this way; directories that outlive a Pod are handed out by what it finds.
+Labels can be set by anyone. An owner reference can be verified: it counts if it names a controller, and an object of
+that kind, name and uid exists in the Pod's namespace. `node.workloads` follows the references up from a Pod;
+directories that outlive a Pod are assigned by the result.
 
-What cannot wait for a look-up (addresses, the queue) uses `read_gang`: what the Pod's maker says of it, worth something
-within the Pod's namespace only. In tenants' namespaces only our controllers make Pods that have a gang
+Code that cannot wait for a look-up (addresses, the queue) uses `read_gang`, which is not verified and only valid within
+the Pod's namespace. In tenants' namespaces only our controllers can create Pods with a gang
 (`apiserver.admission.ownership`).
 """
 
@@ -23,12 +23,12 @@ TRAIN_JOB, JOB_SET, JOB, POD = "TrainJob", "JobSet", "Job", "Pod"
 
 _GROUPS = {TRAIN_JOB: TRAIN_JOBS, JOB_SET: JOB_SETS, JOB: JOBS}
 _OWNERS = {POD: (JOB,), JOB: (JOB_SET,), JOB_SET: (TRAIN_JOB,)}
-"""Whose Pods, Jobs and JobSets they may be. Kinds that make Pods themselves are added here, under `POD`."""
+"""The kinds of controllers that Pods, Jobs and JobSets may have. Other kinds that create Pods are added under `POD`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A controller as an owner reference names it."""
+    """The controller in an owner reference."""
 
     kind: str
     namespace: str
@@ -42,24 +42,24 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A Pod's topmost job; the Pod itself when it works for nobody."""
+    """A Pod's topmost job; the Pod itself if it has no controller."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     gang: str = ""
-    """Uid of the object whose Pods start together and know each other; "" for a Pod alone."""
+    """Uid of the object whose Pods start together and know each other; "" for a single Pod."""
     gang_name: str = ""
 
     @property
     def trainjob(self) -> str:
-        """Its uid; "" when the Pod works for no TrainJob."""
+        """The uid of the TrainJob; "" if the Pod belongs to none."""
         return self.uid if self.kind == TRAIN_JOB else ""
 
 
 def find_controller(obj: Fields, kind: str) -> Reference | None:
-    """Who controls an object of that kind, by its own word; None when it is nobody that may."""
+    """The controller of the object according to its owner references, not verified; None if there is no valid one."""
     meta = obj["metadata"]
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
@@ -76,12 +76,12 @@ def _read_reference(owner: Mapping[str, Any], namespace: str, below: str) -> Ref
 
 
 def is_named(found: Object | None, reference: Reference) -> bool:
-    """Whether this is the object that the reference names: one of the same name with another uid is another."""
+    """Whether this is the referenced object, with the same uid."""
     return found is not None and bool(found["metadata"]["uid"] == reference.uid)
 
 
 def build_workload(obj: Fields, kind: str, above: Workload | None) -> Workload:
-    """`above`: whom its verified controller works for; None when there is none."""
+    """`above`: the workload of its verified controller; None if it has no controller."""
     meta = obj["metadata"]
     is_gang = kind == JOB_SET
     if above is not None:
@@ -91,8 +91,8 @@ def build_workload(obj: Fields, kind: str, above: Workload | None) -> Workload:
 
 
 def read_gang(pod: Mapping[str, Any]) -> str:
-    """Which gang the Pod says it belongs to, as `NAMESPACE/UID of the JobSet`; "" when it says nothing. Not verified:
-    whoever may make Pods in a namespace can join its gangs, and no others."""
+    """The gang that the Pod claims to belong to, as `NAMESPACE/UID of the JobSet`; "" if none. Not verified: a user who
+    may create Pods in a namespace can join its gangs, but no others."""
     meta = pod["metadata"]
     uid = (meta.get("labels") or {}).get(JOBSET_UID)
     return build_gang(str(meta.get("namespace", "")), str(uid)) if uid else ""

@@ -1,4 +1,4 @@
-"""What admission rules are given, and what they answer."""
+"""The input and results of admission rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmaster.api.meta import GVR, Object
 
 
 class Lookup(Protocol):
-    """The current objects, to read."""
+    """Read access to the current objects."""
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None: ...
 
@@ -20,11 +20,11 @@ class Findings:
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusal: str = ""
-    """A text that is about no field."""
+    """An error that is not about a field."""
 
     @property
     def text(self) -> str:
-        """The reason of a refusal as upstream joins it; "" when there is nothing to refuse."""
+        """The message of the refusal, joined as upstream does; "" if there are no errors."""
         if self.refusal:
             return self.refusal
         texts = [str(error) for error in self.errors]

@@ -1,4 +1,4 @@
-"""What each framework asks of a TrainJob, with upstream's texts (Trainer 2.3; 2.1 where only that has the field)."""
+"""The rules of each framework for TrainJobs, with upstream's messages (Trainer 2.3; 2.1 if only that has the field)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 
 
 def check_framework(trainjob: Fields, runtime: Fields, filled: Object) -> Findings:
-    """`filled` is the template with the TrainJob's values."""
+    """`filled` is the runtime's template with the TrainJob's values."""
     name, policy = read_framework(runtime)
     check = _CHECKS.get(name, _check_other)
     findings = Findings()
@@ -85,7 +85,7 @@ def _check_torch(
 
 
 def _let_in_num_nodes(findings: Findings, trainjob: Fields, runtime: Fields, filled: Object) -> list[str]:
-    """PET_NNODES that says what is true anyway comes from a recipe that many people use."""
+    """Accepts PET_NNODES if it equals the number of nodes, because a common recipe sets it."""
     nodes = str(_count_nodes(trainjob, runtime, filled))
     env = trainjob["spec"]["trainer"]["env"]
     given = next(entry for entry in env if entry["name"] == reserved.TORCH_NUM_NODES)
@@ -209,7 +209,7 @@ def _check_flux(
 def _check_other(
     findings: Findings, trainjob: Fields, runtime: Fields, filled: Object, policy: Mapping[str, Any]
 ) -> None:
-    """plain and JAX: the number of processes per node means nothing to them."""
+    """plain and JAX, which ignore the number of processes per node."""
     trainer = trainjob["spec"].get("trainer") or {}
     _check_words(findings, trainer)
     if trainer.get("numProcPerNode") is not None:

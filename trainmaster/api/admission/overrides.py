@@ -1,7 +1,7 @@
-"""Rules about the overrides of a TrainJob: the names they use, what they may set, and what they make of the Pods.
+"""Rules about the overrides of a TrainJob: the names they use, what they may set, and the resulting Pods.
 
-Upstream looks for names in a template that the override has already been merged into, so it finds them all, and the
-job never starts. Here the unpatched template is asked, and the message lists what exists.
+Upstream checks names against a template into which the override is already merged, so it accepts unknown names, and the
+job never starts. Here they are checked against the original template, and the message lists the existing names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FRAMEWORK_VOLUMES = {"mpi": {NODE: ("mpi-ssh-auth",), LAUNCHER: ("mpi-ssh-auth"
 
 
 def check_overrides(trainjob: Fields, runtime: Fields) -> list[FieldError]:
-    """Names and forms; what the Pods then look like is `check_pods`' question."""
+    """Checks names and structure; `check_pods` checks the resulting Pods."""
     spec = trainjob["spec"]
     errors = _check_managers(spec.get("runtimePatches") or ())
     errors += _check_duplicate_targets(spec.get("podSpecOverrides") or ())
@@ -75,7 +75,7 @@ def _check_managers(patches: Iterable[Mapping[str, Any]]) -> list[FieldError]:
 
 
 def _check_duplicate_targets(entries: Iterable[Mapping[str, Any]]) -> list[FieldError]:
-    """The 2.0 shape lets each job be named once."""
+    """The 2.0 shape may target each job only once."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, entry in enumerate(entries):
@@ -135,7 +135,7 @@ def _name_list(items: Sequence[str]) -> str:
 
 
 def _check_mounts(trainjob: Fields, runtime: Fields) -> list[FieldError]:
-    """A mounted volume must come from somewhere: the runtime, an override, a claim template, the framework."""
+    """Every mounted volume must exist in the runtime, an override, a claim template or the framework."""
     merged = overrides.merge_jobs(dict(get_template_spec(runtime)), trainjob)
     errors: list[FieldError] = []
     for patch in overrides.list_job_patches(trainjob):
@@ -164,9 +164,9 @@ def list_volumes(job: Mapping[str, Any], runtime: Fields) -> list[str]:
 
 
 def check_pods(trainjob: Fields, runtime: Fields, spec: Object) -> list[FieldError]:
-    """Whether the Pods of the filled-in template would be accepted; they are made long after the TrainJob.
+    """Whether the Pods of the filled-in template would be accepted; they are created long after the TrainJob.
 
-    Fills defaults into `spec`, which the caller has to throw away.
+    Fills defaults into `spec`, which the caller must discard.
     """
     errors: list[FieldError] = []
     for job in list_jobs(spec):
@@ -186,7 +186,7 @@ def check_pods(trainjob: Fields, runtime: Fields, spec: Object) -> list[FieldErr
 
 
 def _attribute(error: FieldError, trainjob: Fields, job: str) -> FieldError:
-    """Says it about the field of the TrainJob that brought it about."""
+    """Moves the error to the field of the TrainJob that caused it."""
     trainer = trainjob["spec"].get("trainer") or {}
     text = f"the Pods of job {job} would be refused: {error}"
     if ".resources" in error.path and trainer.get("resourcesPerNode"):

@@ -1,7 +1,7 @@
-"""Admission of TrainJobs: what must fit the runtime, what may change when, and the times of patches.
+"""Admission of TrainJobs: consistency with the runtime, allowed changes, and the times of runtime patches.
 
-On create the live runtime is asked. On update the job's own snapshot is, so that a runtime that was edited or deleted
-meanwhile never stands in the way of suspending, resuming or labelling a job (upstream's trainer#3923).
+A new TrainJob is checked against the live runtime, an update against the job's own snapshot, so that editing or
+deleting a runtime never prevents suspending, resuming or labelling a job (upstream's trainer#3923).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _admit_change(new: Object, old: Object, lookup: Lookup) -> Findings:
 
 
 def find_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
-    """What the job runs from: its snapshot, else the live runtime, if there is one."""
+    """The runtime of the job: its snapshot, else the live runtime, if there is one."""
     text = find_snapshot(trainjob, lookup)
     if text is None:
         return find_live_runtime(trainjob, lookup)
@@ -104,7 +104,7 @@ def find_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
 
 
 def find_snapshot(trainjob: Fields, lookup: Lookup) -> str | None:
-    """The text of the job's own snapshot."""
+    """The text of the job's snapshot."""
     snapshot = lookup.find(CONFIG_MAPS, trainjob["metadata"]["namespace"], snapshots.get_name(trainjob))
     if snapshot is None:
         return None
@@ -114,7 +114,7 @@ def find_snapshot(trainjob: Fields, lookup: Lookup) -> str | None:
 
 
 def find_live_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
-    """The runtime that the TrainJob names, as it is now."""
+    """The current runtime that the TrainJob refers to."""
     reference = (trainjob.get("spec") or {}).get("runtimeRef") or {}
     gvr = find_runtime_gvr(reference)
     if gvr is None:
@@ -128,10 +128,10 @@ def _read_policy(lookup: Lookup) -> RetentionPolicy:
 
 
 def check_against_runtime(trainjob: Fields, runtime: Fields, *, embedded: bool) -> Findings:
-    """All rules that need the TrainJob and its runtime and nothing else."""
+    """All rules that depend only on the TrainJob and its runtime."""
     errors = _check_initializers(trainjob, runtime) + check_overrides(trainjob, runtime)
     if errors:
-        # Merging what does not fit would only repeat it in other words.
+        # Merging would only report the same problems again.
         return Findings(errors)
     filled = fill_template(trainjob, runtime)
     findings = check_framework(trainjob, runtime, filled)
@@ -219,7 +219,7 @@ def _warn(trainjob: Fields, runtime: Fields) -> list[str]:
 
 
 def stamp_times(new: Object, old: Object | None, now: str) -> None:
-    """`time` of each runtime patch: when it came or was changed last. In place."""
+    """Sets `time` of each runtime patch to when it was added or last changed. In place."""
     patches = new["spec"].get("runtimePatches") if isinstance(new.get("spec"), dict) else None
     if not isinstance(patches, list):
         return

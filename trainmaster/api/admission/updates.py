@@ -1,7 +1,7 @@
 """When the overrides of a TrainJob may change, and how far.
 
-Upstream accepts changes that the JobSet then refuses for ever, while the condition says Resumed. Here a change that
-cannot reach the Pods is refused when it is made.
+Upstream accepts changes that the JobSet then always refuses, while the condition says Resumed. Here a change that
+cannot reach the Pods is refused immediately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORDS = {
     "podSpecOverrides": "PodSpecOverrides",
 }
 MUTABLE_POD_FIELDS = ("nodeSelector", "tolerations", "schedulingGates")
-"""What JobSet lets change on a suspended JobSet, besides labels and annotations of Pods."""
+"""Fields that may change in a suspended JobSet, besides labels and annotations of Pods."""
 
 
 def check_moment(new: Object, old: Object, changed: Sequence[str], lookup: Lookup) -> list[FieldError]:
@@ -47,7 +47,7 @@ def check_moment(new: Object, old: Object, changed: Sequence[str], lookup: Looku
 
 
 def check_reach(new: Object, old: Object, changed: Sequence[str], runtime: Object, lookup: Lookup) -> list[FieldError]:
-    """A JobSet that exists takes only some changes; the others would be lost."""
+    """Refuses changes that an existing JobSet does not accept; they would be lost."""
     if _find_jobset(new, lookup) is None:
         return []
     before, after = _strip(fill_template(old, runtime)), _strip(fill_template(new, runtime))
@@ -71,7 +71,7 @@ def _find_jobset(trainjob: Object, lookup: Lookup) -> Object | None:
 
 
 def _strip(spec: Object) -> Object:
-    """Without what may change."""
+    """The spec without the mutable fields."""
     jobs = {}
     for job in list_jobs(spec):
         template = ((job.get("template") or {}).get("spec") or {}).get("template") or {}
@@ -81,7 +81,7 @@ def _strip(spec: Object) -> Object:
 
 
 def _list_differences(old: Any, new: Any, path: str) -> list[str]:
-    """Paths two levels below a job: enough to know what was meant."""
+    """The paths of changed fields, at most two levels below a job."""
     if old == new:
         return []
     depth = path.count(".")

@@ -1,1 +1,1 @@
-"""What a kind is and what follows from its declaration: columns, CRDs, discovery, fidelity."""
+"""The declaration of kinds, and what is derived from it: columns, CRDs, discovery, fidelity."""

@@ -1,4 +1,4 @@
-"""What the columns of kinds have in common: name, age, lists of labels, conditions.
+"""Common printer columns: name, age, lists of labels, conditions.
 
 kubectl prints cells as the server sends them, so these functions decide what `kubectl get` shows. A cell is a function
 of the object and of now, in seconds since 1970; how long a time reads is decided in `tables`.
@@ -45,7 +45,7 @@ def _get_created(obj: Object, now: float) -> Any:
 
 CREATED = Column("Created At", _get_created, type="date", description="When the object was created.")
 CUSTOM_AGE = replace(AGE, type="date")
-"""Custom kinds declare their age as a date, which their CRD needs."""
+"""The age column of custom kinds; their CRDs require the type date."""
 
 
 def format_labels(labels: Mapping[str, str] | None) -> str:

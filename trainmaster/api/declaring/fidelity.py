@@ -1,4 +1,4 @@
-"""What the local mode does with each field of each kind.
+"""How embedded mode handles each field of each kind.
 
 Every field has exactly one class: honoured, approximated (an event says so), refused (an error names it), or inert
 (without meaning on one machine, and harmless). `classify(kind)` walks a kind's schema beside its table
@@ -24,12 +24,12 @@ _ACCEPTED = {
     ".mountPropagation": (None, "", "None"),
     ".recursiveReadOnly": (None, "", "Disabled"),
 }
-"""Ends of paths, and the values that the node carries out there; all others are refused."""
+"""Path suffixes, and the values that the node supports there; all others are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classed:
-    """A field, or a whole subtree where the table does not look closer."""
+    """A field, or a whole subtree if the table has no entries below it."""
 
     path: str
     fidelity: Fidelity
@@ -79,7 +79,7 @@ def _walk_used(value: Any, table: FidelityTable, path: str) -> Iterator[Classed]
 
 
 def _is_accepted(path: str, value: Any) -> bool:
-    """False for a value that is refused although its field is not."""
+    """False for an unsupported value of a supported field."""
     return all(value in accepted for tail, accepted in _ACCEPTED.items() if path.endswith(tail))
 
 

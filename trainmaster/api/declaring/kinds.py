@@ -1,4 +1,4 @@
-"""What a served kind is. Each kind is declared once, in a module under `api/kindsets/`, as one `Kind` value.
+"""The declaration of a served kind. Each is one `Kind` value in a module under `api/kindsets/`.
 
 From that declaration come validation, defaulting, `kubectl explain`, Table output, OpenAPI, discovery, field
 selectors and the CRD YAML. Adding a kind is adding one declaration (and, for its structure, one schema file).
@@ -23,11 +23,11 @@ WRITE = ("create", "delete", "deletecollection", "patch", "update")
 
 DefaultRole: TypeAlias = Literal["view", "edit", "admin", "tenant", "basic-user", "auth-delegator", "runtime-viewer"]
 RoleGrants: TypeAlias = Mapping[DefaultRole, Mapping[str, Sequence[str]]]
-"""By role and subresource the verbs that it grants; "" is the object itself."""
+"""The granted verbs by role and subresource; "" is the object itself."""
 
 
 class Fidelity(Enum):
-    """What the local mode does with a field."""
+    """How embedded mode handles a field."""
 
     HONOURED = "honoured"
     APPROXIMATED = "approximated"
@@ -71,32 +71,32 @@ def _is_free(obj: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRules:
-    """Where updates of a kind differ from the usual; each is upstream's way."""
+    """Exceptions for updates of a kind, as upstream."""
 
     creates: bool = False
     """PUT of a name that does not exist creates the object."""
     needs_version: bool = False
-    """It must name the resourceVersion that it replaces. Of custom kinds every update must."""
+    """An update must include resourceVersion. This always holds for custom kinds."""
     keeps_spec: bool = False
-    """The spec is the server's own, and an update leaves it as it was."""
+    """An update does not change the spec, because the server owns it."""
     status_keeps: tuple[str, ...] = ()
-    """Fields of metadata that a write of the status leaves as they were. Of custom kinds it leaves nearly all."""
+    """Fields of metadata that a status write does not change. For custom kinds it changes almost none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionRules:
-    """Where deletions of a kind differ from the usual; each is upstream's way."""
+    """Exceptions for deletions of a kind, as upstream."""
 
     grace: Callable[[Object, int | None], int] | None = None
-    """Graceful deletion (Pods): the seconds that an object gets when so many are asked for (None: nobody said)."""
+    """Graceful deletion (Pods): the grace period of an object, given the requested seconds or None."""
     begin: Callable[[Object], None] | None = None
-    """Deletion has two steps even when nothing holds the object (Namespaces); changes it in place at the first."""
+    """Deletion always has two steps (Namespaces); changes the object in place at the first."""
     is_held: Callable[[Object], bool] = _is_free
-    """Whether something besides its finalizers keeps a deleted object."""
+    """Whether something other than finalizers prevents the removal of the object."""
     orphan_warning: str = ""
-    """Without a propagation policy its dependents are left behind (Jobs), and this is what the caller is told."""
+    """Without a propagation policy dependents are orphaned (Jobs), with this warning."""
     answers_with_object: bool = False
-    """The answer is the object that is gone, and not a Status."""
+    """The response is the deleted object instead of a Status."""
 
 
 def _names_all(obj: Object, hard: Fields) -> Sequence[str]:
@@ -105,28 +105,28 @@ def _names_all(obj: Object, hard: Fields) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class QuotaRules:
-    """What quotas know of a kind besides `count/PLURAL.GROUP`, under which objects of every kind are counted."""
+    """Quota resources of a kind besides `count/PLURAL.GROUP`, which every kind has."""
 
     counts_plural: bool = False
-    """Its objects are counted under the bare plural too."""
+    """Objects are also counted under the plural alone."""
     measure: Callable[[Object], dict[str, Fraction]] | None = None
-    """What an object asks for, under every name that a quota may give it; empty once it asks for nothing any more."""
+    """The usage of an object by resource name of quotas; empty when it no longer uses any."""
     list_unspecified: Callable[[Object, Fields], Sequence[str]] = _names_all
-    """What an object must name because the quota limits it (its `spec.hard`), and does not."""
+    """Resources that the object has to specify because the quota (`spec.hard`) limits them, but does not."""
     writes_data: bool = False
-    """Its objects lead to data on the disk: none is let in where the quota for storage is used up."""
+    """Objects write data to disk, so new ones are refused while the storage quota is exceeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantRules:
-    """What is looked at when a tenant writes an object of a kind."""
+    """Rules for writes of tenants."""
 
     list_gangs: Callable[[Fields], Iterator[tuple[int, Fields]]] | None = None
-    """(Pods, what each is made from), for every job in an object; None for kinds that lead to no Pods."""
+    """(number of Pods, their template) for every job in an object; None for kinds without Pods."""
     reserved: tuple[str, ...] = ()
-    """How labels and annotations begin that only controllers write, in an object and in the templates in it."""
+    """Prefixes of labels and annotations that only controllers may set, in an object and its templates."""
     controlled: bool = False
-    """Only controllers name themselves as the controller of an object."""
+    """Only controllers may set a controller reference on an object."""
 
 
 def _no_errors(new: Object, old: Object | None) -> list[FieldError]:
@@ -152,7 +152,7 @@ class Kind:
     load: Callable[[], SchemaNode]
     """Builds (once) the schema tree of the whole object; lazy, because start-up must be fast."""
     custom: bool = False
-    """Served upstream through a CRD: no strategic merge, CRD error texts, schema defaults and CEL rules apply."""
+    """Upstream serves it through a CRD: no strategic merge; CRD error messages, schema defaults and CEL rules apply."""
     name_form: str = "subdomain"
     """What metadata.name must be: subdomain, label, path (a URL path segment) or any; see `validation.names`."""
     short_names: tuple[str, ...] = ()
@@ -177,25 +177,25 @@ class Kind:
     generation: bool = True
     """metadata.generation counts changes outside metadata and status."""
     light: dict[str, Callable[[str], list[str]]] | None = None
-    """Fields of spec that no rule reads together with others, each with the complaints about a first value. With it
-    (empty too) a patch of those, of labels or of annotations does not validate the rest again; the kind's `validate`
-    must not read labels or annotations then. A first value of theirs does not count as a generation."""
+    """Fields of spec that no rule combines with others, each with a function that validates a first value. If set, even
+    to {}, a patch of these fields, labels or annotations does not validate the rest again; `validate` must then not
+    read labels or annotations. Setting a first value does not increment generation."""
     storage: GVR | None = None
-    """Where objects are stored when that is another kind's collection (events.k8s.io shares core events)."""
+    """The collection of another kind in which the objects are stored (events.k8s.io shares core events)."""
     to_storage: Callable[[Object], Object] | None = None
     from_storage: Callable[[Object], Object] | None = None
     review: bool = False
-    """Create-only and never stored: the server answers itself (access reviews, TokenReview)."""
+    """Create-only and never stored: the server computes the response (access reviews, TokenReview)."""
     measured: bool = False
-    """Read-only and never stored: made anew for everybody who asks (metrics.k8s.io)."""
+    """Read-only and never stored: computed for every request (metrics.k8s.io)."""
     updates: UpdateRules = UpdateRules()
     deletions: DeletionRules = DeletionRules()
     quotas: QuotaRules = QuotaRules()
     tenants: TenantRules = TenantRules()
     roles: RoleGrants = field(default_factory=dict)
-    """What the default roles grant on it (`auth.roles`)."""
+    """The permissions of the default roles (`auth.roles`)."""
     fidelity: FidelityTable = field(default_factory=dict)
-    """What the local mode does with each of its fields."""
+    """How embedded mode handles each of its fields."""
 
     def __repr__(self) -> str:
         return f"Kind({self.api_version} {self.kind})"
@@ -215,7 +215,7 @@ class Kind:
 
     @cached_property
     def is_kept_as_given(self) -> bool:
-        """Whether the server writes nothing into a new object but its metadata."""
+        """Whether the server changes nothing but the metadata of a new object."""
         return self.default is _nothing and self.prepare is _nothing
 
     @property

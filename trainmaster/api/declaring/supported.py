@@ -1,8 +1,8 @@
-"""Which fields of a spec a controller, or the node, carries out. What is not listed is refused by name.
+"""Which fields of a spec the controllers or the node support. Other fields are refused by name.
 
-A table maps a field to True (carried out, or without meaning here and upstream), or to a nested table. Lists are
-walked through: a table applies to each element. Empty values ({}, [], "", null) ask for nothing and pass. The tables
-are made from the fidelity tables: what those call refused is refused, everything else is carried out.
+A table maps a field to True (supported, or without effect here and upstream), or to a nested table. For lists, a table
+applies to each element. Empty values ({}, [], "", null) are always accepted. The tables are built from the fidelity
+tables: fields marked as refused there are refused, all others are supported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Table: TypeAlias = Mapping[str, Union[bool, "Table"]]
 
 
 def _build(rules: FidelityTable, left: Collection[str] = ()) -> Table:
-    """`left`: fields whose contents are left to others."""
+    """`left`: fields whose contents are checked elsewhere."""
     return {name: name in left or _read(rule, left) for name, rule in rules.items() if name}
 
 
@@ -29,16 +29,15 @@ def _read(rule: object, left: Collection[str]) -> bool | Table:
 
 POD = _build(fidelity_tables.POD_SPEC)
 JOB = _build(fidelity_tables.JOB_SPEC, ("template",))
-"""What a Pod asks for is decided by the node, which knows more than the controllers above it."""
+"""The Pod template is checked by the node."""
 JOB_SET = _build(fidelity_tables.JOB_SET_SPEC, ("template",))
 TRAIN_JOB = _build(fidelity_tables.TRAIN_JOB_SPEC, ("podSpecOverrides", "podTemplateOverrides", "runtimePatches"))
 RUNTIME = _build(fidelity_tables.RUNTIME_SPEC, ("mlPolicy", "template"))
-"""On a cluster the JobSet controller there decides about the template, and embedded our own does. The policy is for the
-framework that it names."""
+"""The JobSet controller checks the template, and the framework checks its policy."""
 
 
 def list_unsupported(value: Any, table: Table, path: str) -> list[str]:
-    """Paths of the fields in `value` that the table does not know, in order."""
+    """Paths of the fields in `value` that the table does not contain, in order."""
     found: list[str] = []
     if isinstance(value, list):
         for index, item in enumerate(value):
@@ -60,5 +59,5 @@ def list_unsupported(value: Any, table: Table, path: str) -> list[str]:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a field with this value asks for nothing."""
+    """Whether a field with this value has no effect."""
     return value is None or value is False or (isinstance(value, dict | list | str) and not value)

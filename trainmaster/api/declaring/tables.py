@@ -1,7 +1,7 @@
 """Objects as `kubectl get` shows them: Table rows and bare metadata, from the columns that a kind declares.
 
-The HTTP layer asks for these forms when a client's Accept header does. kubectl prints cells as they are, so ages are
-rendered here; `render_age` and `render_duration` are also what the columns of the kinds use.
+The HTTP layer uses them if the client's Accept header requests it. kubectl prints cells unchanged, so ages are rendered
+here; the columns of the kinds also use `render_age` and `render_duration`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """From a parsed request body to an object of a kind: types checked, unknown fields dropped, schema defaults filled in.
 
-`decode` is the only way for a client's JSON to become an object. It changes the given object in place and is
-idempotent. Two walks do the work: compiled checks that say "nothing to do" for a clean object in a few microseconds
-(`checks`), and, when they say no, a slower one that repairs, collects and explains (`walk`).
+All JSON of clients goes through `decode`. It changes the given object in place and is idempotent. Compiled checks
+(`checks`) accept an object that needs no changes in a few microseconds; otherwise a slower pass repairs the object and
+collects errors (`walk`).
 
-What upstream does differs between built-in and custom kinds, and clients see it, so we follow: a wrong type in a
-built-in kind is 400 with Go's words at decoding; in a custom kind it passes here and is 422 at validation.
+As upstream, built-in and custom kinds differ: a wrong type in a built-in kind is a 400 with Go's message at decoding;
+in a custom kind it is a 422 at validation.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Decoded(NamedTuple):
 def decode(
     kind: Kind, obj: Object, mode: FieldValidation = FieldValidation.WARN, duplicates: Sequence[str] = ()
 ) -> Decoded:
-    """The object with what the schema alone decides applied to it. Raises StatusError, mostly 400.
+    """Checks types, drops unknown fields and fills in schema defaults. Raises StatusError, usually 400.
 
-    `duplicates`: paths that stood twice in the client's text, which a parsed object cannot show any more.
+    `duplicates`: paths of duplicate fields in the client's text, which the parsed object no longer shows.
     """
     _check_type(kind, obj)
     check = _compiled.get(kind.definition) or _compile(kind)
@@ -75,7 +75,7 @@ def is_clean(kind: Kind, obj: Object, field: str) -> bool:
 
 
 def handled_as(kind: Kind) -> str:
-    """How upstream begins every complaint about a body that does not decode."""
+    """The prefix of upstream's messages about a body that cannot be decoded."""
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
 
 
@@ -99,7 +99,7 @@ def _compile(kind: Kind) -> checks.Check:
 
 
 def _check_type(kind: Kind, obj: Object) -> None:
-    """apiVersion and kind agree with the collection that the request goes to; built-in kinds may leave them out."""
+    """Checks that apiVersion and kind match the collection of the request; built-in kinds may omit them."""
     version, name = obj.get("apiVersion"), obj.get("kind")
     if version == kind.api_version and name == kind.kind:
         return

@@ -1,8 +1,8 @@
-"""Compiled checks: is this object already exactly as decoding would leave it?
+"""Compiled checks of whether an object needs no changes by decoding.
 
-A check answers yes or no and never explains; on "no" the caller runs `walk`, which does the same work with paths and
-messages. Checks also fill in schema defaults of custom kinds, since that needs no message. They are plain closures
-over small dicts: leaf types are represented by the Python type itself, so that the common case is one identity test.
+A check only returns True or False; on False the caller runs `walk`, which does the same work with paths and messages.
+Checks also fill in schema defaults of custom kinds, because that needs no message. They are closures over small dicts;
+leaf types are represented by the Python type itself, so that the common case is one identity test.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _object(properties: dict[str, Leaf], defaults: tuple[tuple[str, Any], ...]) 
 
 
 def _map(leaf: Leaf, *, empty: bool) -> Check:
-    """Upstream drops empty maps and lists of built-in kinds (Go's omitempty), so there an empty one needs work."""
+    """Upstream drops empty maps and lists of built-in kinds (Go's omitempty), so there an empty one fails the check."""
     if leaf is str:
 
         def check_strings(value: Any) -> bool:

@@ -1,7 +1,7 @@
-"""What Go's decoder says, and how it spells scalars, for built-in kinds.
+"""Messages of Go's decoder, and its canonical form of scalars, for built-in kinds.
 
-Clients and their users know these texts, so ours are the same: the struct that holds the field, the path without
-list positions, and Go's name of the type. Times and quantities come out in the one spelling that a server stores.
+Clients depend on these messages, so ours are the same: the struct that contains the field, the path without list
+positions, and Go's name of the type. Times and quantities are returned in the form that a server stores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The explaining half of decoding: repairs what can be repaired, collects unknown fields, and words what is wrong.
+"""The slow pass of decoding: repairs the object, collects unknown fields, and reports errors.
 
 Built-in kinds are decoded by Go structs upstream: `null` means absent, empty lists and maps vanish, times and
 quantities get one spelling, and a wrong type ends the request. Custom kinds keep what they are given: `null` fields

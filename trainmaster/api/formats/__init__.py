@@ -1,1 +1,1 @@
-"""Texts and numbers of the wire: quantities, selectors, patterns, YAML, protobuf."""
+"""Parsers of wire formats: quantities, selectors, patterns, YAML, protobuf."""

@@ -1,4 +1,4 @@
-"""Whole numbers that people and controllers write into annotations and labels, read without trust. Pure."""
+"""Parses integers from annotations and labels, which are untrusted input. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _MOST_DIGITS = 10
 
 
 def find_count(text: object) -> int | None:
-    """A number of at most ten ASCII digits; None for everything else, however it looks like one."""
+    """A number of at most ten ASCII digits; None for everything else."""
     if not isinstance(text, str) or len(text) > _MOST_DIGITS or not text.isascii() or not text.isdigit():
         return None
     return int(text)

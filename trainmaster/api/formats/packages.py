@@ -1,11 +1,11 @@
-"""Requirements as one text, for the annotation `trainmaster.dev/packages`: split, joined and judged in one place. Pure.
+"""Parses and checks requirements in the annotation `trainmaster.dev/packages`. Pure.
 
-People separate requirements by commas, and requirements have commas of their own: `numpy>=1,<2`, `torch[a,b]`. A comma
-ends one only outside of brackets, and where a name can begin behind it.
+Requirements are separated by commas, and may contain commas: `numpy>=1,<2`, `torch[a,b]`. A comma is a separator only
+outside of brackets and before a character that can begin a name.
 
-`find_problem` says what a tenant may not write: everything that an installer would take for something else than a
-package of the index (a path, a URL, an option), because that is code of the tenant's choice. The grammar is smaller
-than that of PEP 508, and matched by expressions that look at each character once.
+`find_problem` reports what tenants may not use: everything that an installer would not take for a package of the index
+(a path, a URL, an option), because it may be the tenant's own code. The grammar is a subset of PEP 508, matched in
+linear time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PLAIN = re.compile(
 )
 _MARKED = re.compile(r"[^;]*;[A-Za-z0-9_.'\"<>=!~(),+* -]{1,300}")
 _ARCHIVES = (".whl", ".zip", ".gz", ".tgz", ".bz2", ".tbz", ".xz", ".txz", ".tlz", ".lz", ".lzma", ".tar", ".egg")
-"""An installer takes a name that ends so for a file."""
+"""Suffixes that make an installer treat a name as a file."""
 MOST = 100
-"""Requirements in one annotation."""
+"""Maximum number of requirements in one annotation."""
 WANTED = "write NAME, NAME==VERSION or NAME[EXTRA]>=VERSION"
 
 
@@ -37,7 +37,7 @@ def split(text: str) -> list[str]:
 
 def _split_line(line: str) -> list[str]:
     if ";" in line and line.partition(";")[0].count(",") == 0:
-        # An environment marker, which is quoted text; what stands before it is one requirement.
+        # An environment marker, which is quoted text, after a single requirement.
         return [line]
     parts, depth, begin = [], 0, 0
     for place, char in enumerate(line):
@@ -49,12 +49,12 @@ def _split_line(line: str) -> list[str]:
 
 
 def join(requirements: Iterable[str]) -> str:
-    """One on each line: whatever is in them, they come apart again."""
+    """One per line, so that they can always be split again."""
     return "\n".join(requirements)
 
 
 def find_problem(requirement: str) -> str:
-    """Why it is not the plain name of a package of the index with versions; "" when it is."""
+    """Why it is not a package name with optional versions; "" if it is."""
     text = requirement.strip()
     if text.startswith("-"):
         return f"is an option; {WANTED}"
@@ -72,13 +72,13 @@ def _name_of(text: str) -> str:
 
 
 def is_plain(requirement: str) -> bool:
-    """Whether an index is asked for it, and nothing else; a marker does not change that."""
+    """Whether it is installed from the index; a marker does not change that."""
     name, marker, _ = requirement.strip().partition(";")
     return not find_problem(name) and (not marker or _MARKED.fullmatch(requirement.strip()) is not None)
 
 
 def list_problems(text: str) -> list[tuple[str, str]]:
-    """(requirement, why a tenant may not have it) for every bad one."""
+    """(requirement, problem) for every forbidden requirement."""
     asked = split(text)
     if len(asked) > MOST:
         return [(f"{len(asked)} requirements", f"are more than the {MOST} that one environment may name")]

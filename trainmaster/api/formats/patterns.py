@@ -1,7 +1,7 @@
 """Regular expressions that users write, matched in linear time (RE2, as upstream does).
 
 Python's own engine takes exponential time for some patterns, and these are matched inside the control plane. Used for
-the failure policy of JobSets and to warn about a pattern that can never match because it is not one.
+the failure policy of JobSets, and to warn about invalid patterns.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Any
 
 LONGEST = 10_000
-"""Characters of a pattern; RE2 itself bounds the memory of the compiled form."""
+"""Maximum length of a pattern; RE2 itself limits the memory of the compiled form."""
 
 
 @lru_cache(maxsize=256)
 def _compile(pattern: str) -> tuple[Any, str]:
-    # Only where somebody uses patterns: the import costs 10 ms. It has no types.
+    # Imported on demand, because the import takes 10 ms. It has no types.
     import re2  # type: ignore[import-untyped]  # noqa: PLC0415
 
     if len(pattern) > LONGEST:
@@ -30,12 +30,12 @@ def _compile(pattern: str) -> tuple[Any, str]:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Whether the pattern matches anywhere in the text; a pattern that is none matches nothing."""
+    """Whether the pattern matches anywhere in the text; an invalid pattern matches nothing."""
     compiled, _ = _compile(pattern[: LONGEST + 1])
     return compiled is not None and compiled.search(text) is not None
 
 
 def find_fault(pattern: str) -> str | None:
-    """What is wrong with a pattern; None when nothing is."""
+    """Why a pattern is invalid; None if it is valid."""
     compiled, fault = _compile(pattern[: LONGEST + 1])
     return None if compiled is not None else fault

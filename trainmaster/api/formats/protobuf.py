@@ -1,10 +1,10 @@
-"""Kubernetes protobuf request bodies as objects: kubectl from 1.32 on creates built-in kinds this way.
+"""Decodes Kubernetes protobuf request bodies, which kubectl sends for built-in kinds since 1.32.
 
 `decode` reads the envelope (`k8s\\0`, type, raw message) and the message by the tables in `protobuf_tables.json`, which
 are generated from upstream's types. The result is what the same client would have sent as JSON: zero values that Go
 would leave out are left out, those behind pointers are kept. Unknown fields are skipped, as protobuf wants it.
 
-Answers are never protobuf. Whatever the bytes are, the outcome is an object, a 400 or a 415.
+Responses are never protobuf. For any input, the result is an object, a 400 or a 415.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainmaster.api.meta import Object
 MAGIC = b"k8s\x00"
 MOST_FIELDS = 100_000
 MAX_DEPTH = 64
-"""The deepest field of a Pod template is some fifteen messages down."""
+"""The deepest field of a Pod template is about fifteen messages deep."""
 
 _ACCEPTED = ("application/json", "application/yaml")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,7 +39,7 @@ class _Malformed(Exception):
 
 
 class _Budget:
-    """Fields that may still be read: two bytes make one, known or not, at any depth."""
+    """The number of fields that may still be read, at any depth; a field needs only two bytes."""
 
     __slots__ = ("left",)
 

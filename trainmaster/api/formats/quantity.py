@@ -23,7 +23,7 @@ _POWERS = {suffix: exponent for exponent, suffix in _DECIMAL.items()}
 _MILLI = Fraction(1, 1000)
 _LARGEST = 2**63 - 1
 _LONGEST = 128
-"""Characters. The time that a number takes grows with the square of its length, and texts are kept in the caches."""
+"""Maximum number of characters. Parsing a number takes quadratic time, and texts are kept in caches."""
 
 
 def parse(text: str | int | float) -> Fraction:

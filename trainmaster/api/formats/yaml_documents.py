@@ -1,8 +1,8 @@
-"""YAML of people we do not trust, read event by event: no recursion, and every cost is bounded before it is paid.
+"""Parses untrusted YAML event by event, without recursion and with bounded cost.
 
-`parse` reads one document as Kubernetes does (the rules of sigs.k8s.io/yaml): what YAML 1.1 calls a truth value or a
-number is one, dates and `1:30` are text, keys are text. What only serves to blow a document up or to hide what it says
-is refused: aliases, merge keys, tags, keys that are given twice, several documents.
+`parse` reads one document like Kubernetes (sigs.k8s.io/yaml): booleans and numbers of YAML 1.1 are converted, dates and
+`1:30` are text, keys are text. Features that can inflate a document or obscure its meaning are refused: aliases, merge
+keys, tags, duplicate keys, several documents.
 
 libyaml is used as a source of events only. Its scanner is quadratic in the depth of flow collections and in the number
 of %TAG lines; both end here, at the depth limit and before the first event.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 MOST_VALUES = 60_000
-"""Scalars, keys among them, and collections of one document: some 100 ms."""
+"""Maximum number of scalars (including keys) and collections of one document; takes about 100 ms."""
 _SLOW_SHARE = 40
 """How much longer PyYAML takes where it was built without libyaml."""
 _MOST_TAG_LINES = 16
@@ -27,10 +27,10 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
 }
 _LETTERS = frozenset("yYnN")
-"""Upstream reads the key `n` as "false", which nobody ever means; as a key it is a letter here."""
+"""Upstream reads the key `n` as "false", which is never intended; here these keys are letters."""
 _NUMBER_STARTS = frozenset("+-.0123456789")
 _LONGEST_NUMBER = 400
-"""Longer texts of digits are texts; reading them as a number would be quadratic."""
+"""Longer sequences of digits are text; converting them to a number would take quadratic time."""
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[+-]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][+-]?[0-9]+)?")
 _SPECIAL = frozenset(sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")) | {
@@ -43,11 +43,11 @@ _PLAIN_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:
 
 
 class YamlRefused(ValueError):
-    """Why the document is not read, as one sentence for its author."""
+    """Why the document is refused, as one sentence for its author."""
 
 
 def parse(body: bytes, depth: int, most_values: int = MOST_VALUES) -> Any:
-    """The value of the one document in `body`. YamlRefused for all that is wrong with it."""
+    """The value of the single document in `body`. YamlRefused if it is invalid."""
     import yaml  # noqa: PLC0415 - only few requests bring YAML, and the import costs start-up time
 
     try:
@@ -121,7 +121,7 @@ def _build(events: Iterator[Any], depth: int, most_values: int) -> Any:
             closed, top = top, open_ones.pop()
             top.put(closed.value, closed.line)
         elif kind is yaml.AliasEvent:
-            # An alias lets a small document grow without bound when it is written out again.
+            # Aliases let a small document expand without bound.
             raise YamlRefused(f"yaml: line {event.start_mark.line + 1}: aliases are not supported")
         elif kind is yaml.DocumentStartEvent:
             documents += 1
@@ -157,7 +157,7 @@ def _read_scalar(event: Any, top: _Collection) -> Any:
 
 
 def resolve(text: str) -> Any:
-    """What a plain scalar means. YamlRefused for numbers that JSON has not."""
+    """The value of a plain scalar. YamlRefused for numbers that JSON does not have."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_STARTS or len(text) > _LONGEST_NUMBER:
@@ -186,7 +186,7 @@ def _read_integer(number: str) -> int:
 
 
 def _to_key(value: Any, line: int) -> str:
-    """Keys are text in JSON; numbers and truth values are written as such."""
+    """The key as text; numbers and booleans are converted."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

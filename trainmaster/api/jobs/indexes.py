@@ -1,7 +1,7 @@
 """Sets of completion indexes as text: `0,2-4,7`. Status fields and success policies are written like this.
 
-Three or more in a row become an interval, two stay a pair. `parse_indexes` reads what a controller has stored and
-passes over what makes no sense; `check_indexes` reads what a person has written and says what is wrong with it.
+Three or more consecutive indexes become an interval. `parse_indexes` reads what a controller has stored and ignores
+invalid parts; `check_indexes` reads user input and reports errors.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def _format_run(first: int, last: int) -> str:
 
 
 _LONGEST = 10
-"""Digits of an index; reading longer numbers takes time, and they name no Pod."""
+"""Maximum number of digits of an index."""
 _MOST = 1_000_000
-"""What a text of a few letters can make of memory."""
+"""Maximum number of indexes, because a short text can denote many."""
 
 
 def parse_indexes(text: str, below: int | None = None) -> list[int]:
-    """The indexes, those from `below` on left out."""
+    """The indexes less than `below`."""
     result: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
@@ -46,7 +46,7 @@ def parse_indexes(text: str, below: int | None = None) -> list[int]:
 
 
 def check_indexes(text: str, completions: int) -> tuple[int, str]:
-    """How many indexes the text names, and what is wrong with it ("" when nothing is)."""
+    """The number of indexes in the text, and the error ("" if there is none)."""
     total, last = 0, -1
     for part in text.split(",") if text else ():
         limits = part.split("-")

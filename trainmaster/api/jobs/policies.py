@@ -1,4 +1,4 @@
-"""What is wrong with spec.podFailurePolicy and spec.successPolicy of a Job, in upstream's words."""
+"""Validates spec.podFailurePolicy and spec.successPolicy of a Job, with upstream's messages."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _list_values(values: tuple[str, ...]) -> str:
 
 
 def check_success_policy(spec: Object, path: str) -> list[FieldError]:
-    """Of an Indexed Job. Without completions only that is said, elsewhere."""
+    """For an Indexed Job. Missing completions are reported elsewhere."""
     rules = spec["successPolicy"].get("rules") or ()
     if not rules:
         text = "at least one rules must be specified when the successPolicy is specified"

@@ -1,6 +1,6 @@
-"""Which status a Job may get, in upstream's words. Whoever manages a Job, clients can rely on these transitions.
+"""Validates status updates of Jobs, with upstream's messages, so that clients can rely on the transitions.
 
-Most rules look only at what a write changes: a status that already breaks one can still be written elsewhere.
+Most rules check only what a write changes: if a status already breaks a rule, its other fields can still be written.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _check_uncounted(status: Object) -> list[FieldError]:
 
 
 def _check_conditions(new: Object, old: Object) -> list[FieldError]:
-    """Conditions that exclude or need each other."""
+    """Checks conditions that exclude or require each other."""
 
     def has(kind: str) -> bool:
         return cells.is_condition_true(new, kind)

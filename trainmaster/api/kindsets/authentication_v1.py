@@ -1,4 +1,4 @@
-"""Reviews of who somebody is; answered, never stored."""
+"""Authentication reviews, which are never stored."""
 
 from __future__ import annotations
 

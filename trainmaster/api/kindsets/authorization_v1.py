@@ -1,4 +1,4 @@
-"""Reviews of what somebody may do; answered, never stored."""
+"""Access reviews, which are never stored."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _MODES = ("NonIndexed", "Indexed")
 _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
 _MOST_INDEXES = 100_000
 _MOST_OF_MANY = 10_000
-"""With limits per index: at most so many at once, and failed, of more than 100,000."""
+"""Maximum parallelism and maxFailedIndexes with a backoff limit per index and more than 100,000 completions."""
 _PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _NOT_NEGATIVE = (
     "parallelism",
@@ -66,7 +66,7 @@ def default(job: Object) -> None:
 
 
 def prepare(job: Object) -> None:
-    """The selector and the labels by which a Job finds its Pods, in both spellings. Needs uid and name."""
+    """Sets the selector and the labels of the Pod template, with old and new keys. Needs uid and name."""
     spec, metadata = job["spec"], job["metadata"]
     job["status"] = {}
     template = spec["template"]["metadata"]
@@ -114,7 +114,7 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
 
 
 def _check_generated_selector(job: Object, spec: Object) -> list[FieldError]:
-    """A selector that the server made, and the labels that go with it."""
+    """Checks a generated selector and the corresponding labels."""
     selector = spec.get("selector")
     if spec.get("manualSelector") or selector is None:
         return []
@@ -149,7 +149,7 @@ def _selects(selector: Object | None, labels: dict[str, str]) -> bool:
     try:
         parsed = parse_object(selector)
     except StatusError:
-        return True  # what is wrong with it is another complaint
+        return True  # another rule reports the error
     return parsed is not None and parsed.matches(labels)
 
 
@@ -192,7 +192,7 @@ def _check_indexed(spec: Object) -> list[FieldError]:
 
 
 def _check_host_names(job: Object, spec: Object) -> list[FieldError]:
-    """The last index has the longest host name."""
+    """Checks the host name of the last index, which is the longest."""
     completions = spec.get("completions") or 0
     if spec.get("completionMode") != "Indexed" or completions < 1:
         return []
@@ -254,7 +254,7 @@ def _check_completions(spec: Object, before: Object) -> list[FieldError]:
 
 
 def _check_template_update(template: Object, before: Object, old: Object) -> list[FieldError]:
-    """While suspended and stopped, what decides where Pods run may change, and what they ask for."""
+    """While a Job is suspended and has no Pods, scheduling fields and resources may change."""
     status = old.get("status") or {}
     started = "startTime" in status and not cells.is_condition_true(old, "Suspended")
     if not before.get("suspend") or started or status.get("active"):
@@ -361,7 +361,7 @@ JOB = Kind(
     warnings=warnings,
     deletions=DeletionRules(orphan_warning=_ORPHAN_WARNING),
     quotas=QuotaRules(writes_data=True),
-    # Nothing is reserved: the server itself writes such labels into the template.
+    # Nothing is reserved, because the server itself writes such labels into the template.
     tenants=TenantRules(list_gangs=list_gangs, controlled=True),
     selectable={"status.successful": lambda job: str((job.get("status") or {}).get("succeeded", 0))},
     roles={"view": {"": READ, "status": READ}, "edit": {"": WRITE, "status": WRITE}, "tenant": {"": READ}},

@@ -1,4 +1,4 @@
-"""Lease: who leads, and until when."""
+"""Lease: the current leader and its lease time."""
 
 from __future__ import annotations
 

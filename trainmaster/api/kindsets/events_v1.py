@@ -1,4 +1,4 @@
-"""Event (events.k8s.io): the newer spelling of the core Event, on the same stored objects."""
+"""Event (events.k8s.io): the newer version of the core Event, on the same stored objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPELLINGS = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-"""Our field to the core field; all others are spelled alike."""
+"""Field to the core field of another name."""
 _FROM_CORE = {core: own for own, core in _SPELLINGS.items()}
 _LONGEST_NOTE = 1024
 
@@ -47,7 +47,7 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
     if old is not None:
         return errors
     if not new.get("eventTime"):
-        # Without it the event is in the old style, and nothing more is asked of it but its type.
+        # Without eventTime it is an old-style event, of which only the type is checked.
         errors.append(fields.required("eventTime"))
         return errors + _check_type(new)
     controller = new.get("reportingController", "")

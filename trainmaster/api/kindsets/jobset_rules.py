@@ -1,8 +1,8 @@
-"""What JobSets must obey beyond their schema, in the words of upstream's webhook.
+"""Validation of JobSets beyond their schema, with the messages of upstream's webhook.
 
 On create everything is checked; on update only what may change: upstream compares `replicatedJobs` after masking the
-fields that a queueing system edits while a JobSet is suspended. Errors that upstream reports without a field stand
-under `<nil>` as internal errors, as there.
+fields that a queueing system edits while a JobSet is suspended. As upstream, errors without a field are internal errors
+of the field `<nil>`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _check_manager(manager: str) -> list[FieldError]:
 
 
 def _check_job(owner: str, job: Object, seen: set[str], path: str) -> list[FieldError]:
-    """`seen` holds the names up to and with this one."""
+    """`seen` contains the names up to and including this one."""
     errors: list[FieldError] = []
     name, replicas = job["name"], job.get("replicas", 1)
     spec = job["template"].get("spec") or {}
@@ -117,7 +117,7 @@ def _check_job(owner: str, job: Object, seen: set[str], path: str) -> list[Field
         errors += [fields.invalid(f"{path}.name", longest, text) for text in complaints]
     for dependency in job.get("dependsOn") or ():
         other = dependency["name"]
-        # Upstream lets a job depend on itself, which then waits for ever.
+        # Upstream accepts a job that depends on itself, and then waits forever.
         if other not in seen or other == name:
             errors.append(_internal(f"replicatedJob: {name} cannot depend on replicatedJob: {other}"))
     return errors
@@ -240,13 +240,13 @@ def _check_update(new: Object, old: Object) -> list[FieldError]:
     if spec.get("managedBy") != before.get("managedBy"):
         errors.append(fields.invalid("spec.managedBy", spec.get("managedBy"), "field is immutable"))
     if spec.get("coordinator") != before.get("coordinator"):
-        # Upstream checks it on create only; a wrong one would end up in labels.
+        # Upstream checks this only on create; an invalid value would end up in labels.
         errors += _check_coordinator(new)
     return errors
 
 
 def _mask(job: Object, *, loose: bool) -> Object:
-    """A ReplicatedJob without what may change while the JobSet is suspended, or by the very update that does it."""
+    """A ReplicatedJob without the fields that may change while the JobSet is suspended, or in the same update."""
     if not loose:
         return job
     spec = dict(job["template"].get("spec") or {})
@@ -257,7 +257,7 @@ def _mask(job: Object, *, loose: bool) -> Object:
 
 
 def warn(new: Object, old: Object | None) -> list[str]:
-    """Upstream skips a pattern that does not compile when a Job has failed, and only its log says so."""
+    """Warns about invalid patterns. Upstream silently skips them when a Job has failed."""
     texts = []
     rules = (new["spec"].get("failurePolicy") or {}).get("rules") or ()
     for index, rule in enumerate(rules):

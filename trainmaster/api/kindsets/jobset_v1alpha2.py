@@ -1,7 +1,6 @@
 """JobSet: a group of Jobs that live and fail together.
 
-Served as upstream serves it: a custom kind with the defaults that upstream's webhook fills in. What the webhook
-refuses beyond the schema stands in `jobset_rules`.
+A custom kind, as upstream, with the defaults of upstream's webhook. The webhook's validation is in `jobset_rules`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def default(job_set: Object) -> None:
 
 
 def default_spec(spec: Object) -> None:
-    """Tolerates wrong types: defaulting comes before validation, which will name them."""
+    """Tolerates wrong types, which validation reports later."""
     spec.setdefault("successPolicy", {"operator": "All"})
     spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
     network = spec.setdefault("network", {})
@@ -74,7 +73,7 @@ def _get_suspended(job_set: Object, now: float) -> Any:
 
 
 def list_gangs(job_set: Fields) -> Iterator[tuple[int, Fields]]:
-    """Of a JobSet, or of the template of one in a runtime."""
+    """The gangs of a JobSet, or of a JobSet template in a runtime."""
     for job in list_items(job_set, "spec", "replicatedJobs"):
         spec = read_fields(job, "template", "spec")
         yield int(job.get("replicas") or 1) * int(spec.get("parallelism") or 1), read_fields(spec, "template")

@@ -1,4 +1,4 @@
-"""PodMetrics and NodeMetrics: what Pods and the node use now. Measured when somebody asks, never stored."""
+"""PodMetrics and NodeMetrics: current usage, measured for every request and never stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _sum_usage(obj: Object, resource: str) -> int:
 
 
 def _build_kind(kind: str, plural: str, field: str, roles: RoleGrants, *, namespaced: bool) -> Kind:
-    """`field`: where the numbers stand."""
+    """`field`: the field that contains the usage."""
     return Kind(
         group=GROUP,
         version="v1beta1",

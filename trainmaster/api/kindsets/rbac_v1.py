@@ -1,4 +1,4 @@
-"""Roles and bindings: who may do what."""
+"""RBAC roles and bindings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all review kinds have in common: they are created to be answered, and never stored."""
+"""Builds review kinds, which are created to get a response and never stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmaster.api.schemas import load
 
 
 def build_review(group: str, kind: str, role: DefaultRole, *, namespaced: bool = False, has_spec: bool = True) -> Kind:
-    """`role`: of those who may ask."""
+    """`role`: the default role that may create it."""
     definition = f"io.k8s.api.{group.partition('.')[0]}.v1.{kind}"
     return Kind(
         group=group,

@@ -1,4 +1,4 @@
-"""PriorityClass: a name for how much a Pod matters."""
+"""PriorityClass: a named priority of Pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DESCRIPTIONS = {
 
 
 def build_system_classes() -> list[Object]:
-    """The two that every cluster has."""
+    """The two built-in classes of every cluster."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",

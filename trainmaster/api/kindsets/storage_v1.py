@@ -1,4 +1,4 @@
-"""StorageClass: a way in which volumes are made for claims."""
+"""StorageClass: how volumes are provisioned for claims."""
 
 from __future__ import annotations
 

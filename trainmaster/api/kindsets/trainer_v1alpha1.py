@@ -1,7 +1,7 @@
-"""TrainJob and its runtimes: the kinds that users touch.
+"""TrainJob and its runtimes.
 
-The shape is Trainer 2.3's with the older override shapes beside it; what an older shape means is up to the
-TrainJob controller. Rules that need another object (does the runtime exist) are not here: these are pure functions.
+The schema is Trainer 2.3's plus the older override shapes, which the TrainJob controller interprets. Rules that depend
+on other objects (such as whether the runtime exists) are in `api.admission`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
         text = "numProcPerNode must be greater than or equal to 1"
         errors.append(fields.invalid("spec.trainer.numProcPerNode", processes, text))
     if old is not None:
-        # The schema's rule sees only values on both sides; adding or removing one would be lost as well.
+        # The schema's rule only compares existing values; this also refuses adding or removing one.
         before = old.get("spec") or {}
         for name in ("trainer", "initializer"):
             if (name in before) != (name in spec):
@@ -78,7 +78,7 @@ def validate_runtime(new: Object, old: Object | None) -> list[FieldError]:
         if name in spec and name in policy and spec[name] != policy[name]:
             text = f"must equal spec.{name} when both are set"
             errors.append(fields.invalid(f"spec.runPolicy.{name}", policy[name], text))
-    # What was stored before this rule existed must not stand in the way of other edits.
+    # Objects stored before this rule existed can still be edited otherwise.
     known = set() if old is None else {str(error) for error in check_levels(old)}
     errors += [error for error in check_levels(new) if str(error) not in known]
     return [*errors, *check_annotations(new)]
@@ -124,7 +124,7 @@ def _get_progress(job: Object, now: float) -> Any:
 
 
 def _get_time_left(job: Object, now: float) -> Any:
-    """Of what was reported, less the time that has gone by since. Nothing of a job that is over or waits."""
+    """The reported remaining time minus the time since the report. Empty if the job has finished or is waiting."""
     report = _get_report(job)
     left, moment = report.get("estimatedRemainingSeconds"), report.get("lastUpdatedTime")
     is_still = any(cells.is_condition_true(job, kind) for kind in ("Complete", "Failed", "Suspended"))
@@ -163,7 +163,7 @@ def _kind(name: str, plural: str, *, namespaced: bool, **behaviour: Any) -> Kind
 
 
 def list_trainjob_gangs(trainjob: Fields) -> Iterator[tuple[int, Fields]]:
-    """All that stands in a TrainJob may end up in every one of its Pods."""
+    """The TrainJob itself is the template, because any part of it may end up in every Pod."""
     spec = read_spec(trainjob)
     yield int(read_fields(spec, "trainer").get("numNodes") or 1), {**spec, "metadata": trainjob["metadata"]}
 

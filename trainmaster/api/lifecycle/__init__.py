@@ -1,1 +1,1 @@
-"""How long jobs may run and how long they are kept: the installation's policy, and the terms in force for one job."""
+"""Deadlines and retention of jobs: the installation's policy, and the effective values of one job."""

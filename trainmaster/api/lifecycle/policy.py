@@ -9,8 +9,8 @@ view. Keys, all optional, values are strings as in every ConfigMap:
     successfulJobsHistoryLimit    keep at most so many Complete TrainJobs in a namespace
     failedJobsHistoryLimit        the same for Failed ones
 
-Reading never fails: the API server refuses a bad ConfigMap when it is written, and one that came in another way (a
-cluster without our admission) leaves the keys that are wrong without effect and says which.
+Reading never fails: the API server refuses an invalid ConfigMap, and if there is one anyway (on a cluster without our
+admission) its invalid keys are ignored and reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "trainmaster-policy"
 DELETE = "delete_on_completion"
 RETAIN = "retain"
 MOST_SECONDS = 2**31 - 1
-"""What an int32 holds, as in `ttlSecondsAfterFinished` of Kubernetes."""
+"""The maximum of an int32, as for `ttlSecondsAfterFinished` in Kubernetes."""
 
 _RETENTION = "jobRetentionPolicy"
 _TTL = "ttlSecondsAfterFinished"
@@ -41,7 +41,7 @@ KEYS = (_RETENTION, _TTL, _ENFORCED, _SUCCESSFUL, _FAILED)
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
     ttl: int | None = None
-    """Seconds where nobody else says; None keeps jobs until somebody deletes them."""
+    """The default TTL in seconds; None keeps jobs until they are deleted."""
     enforced: bool = False
     keep_successful: int | None = None
     keep_failed: int | None = None
@@ -54,7 +54,7 @@ class PolicyReading:
 
 
 def read_policy(config_map: Mapping[str, Any] | None) -> PolicyReading:
-    """The policy of the ConfigMap, or that of an installation without one: nothing is deleted."""
+    """The policy of the ConfigMap; without one nothing is deleted."""
     data: Mapping[str, str] = (config_map or {}).get("data") or {}
     errors: list[FieldError] = []
 

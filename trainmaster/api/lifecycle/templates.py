@@ -1,7 +1,7 @@
 """TTL and deadline at the wrong level: inside a runtime's JobSet or Job template.
 
-A TTL there deletes the JobSet or the Job and leaves the TrainJob behind for ever; a deadline there fights with the
-TrainJob's own. Alone they keep working, with a warning that names the trap. Beside the runtime's own they are refused.
+A TTL there deletes the JobSet or the Job but not the TrainJob; a deadline there conflicts with the TrainJob's own. They
+are accepted with a warning, unless the runtime sets its own as well; then they are refused.
 """
 
 from __future__ import annotations

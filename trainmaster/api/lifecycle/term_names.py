@@ -1,4 +1,4 @@
-"""How the terms of a job are written: as fields of a TrainJob, or as annotations where a cluster has no such fields."""
+"""The names of TTL and deadline: fields of a TrainJob, or annotations if the cluster's CRD has no such fields."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The terms in force for one training job: after how many seconds it is deleted or stopped, and who said so.
+"""The effective TTL and deadline of one training job, and their source.
 
-The job decides, else its runtime, else the installation. Where a runtime or the installation enforces its retention, a
-job may be kept shorter, not longer. Where a cluster's CRD drops our fields, annotations of the same meaning on the job
-or the runtime take their place; a field beside an annotation wins.
+The job's value takes precedence over its runtime's, and that over the installation's. If the runtime or the
+installation enforces its TTL, a job may set a shorter one, but not a longer one. If a cluster's CRD drops our fields,
+annotations on the job or the runtime can be used instead; a field takes precedence over an annotation.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Thing = Mapping[str, Any]
 class EffectiveTerm:
     seconds: int
     source: str
-    """Where it comes from, for people: `TrainJob spec.ttlSecondsAfterFinished`."""
+    """The source, for messages: `TrainJob spec.ttlSecondsAfterFinished`."""
     wanted: int | None = None
-    """What the job asked for, where an enforced term is shorter."""
+    """The job's own value, if an enforced one is shorter."""
 
 
 def find_ttl(job: Thing, runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
-    """How long it is kept after its end; None: until somebody deletes it."""
+    """How long the job is kept after its end; None: until it is deleted."""
     own = _read(job, job.get("kind", "TrainJob"), TTL_FIELD, ("", "cleanupPolicy", "runPolicy"), TTL_ANNOTATION)
     limit = find_enforced(runtime, policy)
     if own is None:
@@ -50,7 +50,7 @@ def find_ttl(job: Thing, runtime: Thing | None, policy: RetentionPolicy) -> Effe
 
 
 def find_enforced(runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTerm | None:
-    """The shortest retention that somebody above the job insists on."""
+    """The shortest TTL that the runtime or the installation enforces."""
     terms = []
     if runtime is not None and is_enforced(runtime):
         terms.append(_find_runtime_ttl(runtime))
@@ -60,7 +60,7 @@ def find_enforced(runtime: Thing | None, policy: RetentionPolicy) -> EffectiveTe
 
 
 def find_deadline(job: Thing, runtime: Thing | None) -> EffectiveTerm | None:
-    """How long it may be active; None: for ever."""
+    """How long the job may be active; None: no limit."""
     own = _read(job, job.get("kind", "TrainJob"), DEADLINE_FIELD, ("", "runPolicy"), DEADLINE_ANNOTATION)
     return own or _read(runtime, RUNTIME, DEADLINE_FIELD, ("", "runPolicy"), DEADLINE_ANNOTATION)
 
@@ -70,7 +70,7 @@ def is_enforced(runtime: Thing) -> bool:
 
 
 def check_annotations(thing: Thing) -> Iterator[FieldError]:
-    """What is wrong with our annotations on a TrainJob or a runtime."""
+    """Errors of our annotations on a TrainJob or a runtime."""
     annotations = _get_annotations(thing)
     for key, parse in (
         (TTL_ANNOTATION, parse_seconds),
@@ -86,7 +86,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
 
 
 def check_enforced(trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy) -> Iterator[FieldError]:
-    """A TrainJob that wants to be kept longer than somebody above it allows is told so when it is created."""
+    """Refuses a TrainJob with a longer TTL than the enforced one."""
     term = find_ttl(trainjob, runtime, policy)
     if term is not None and term.wanted is not None:
         text = f"must not be longer than {term.seconds}, which the {term.source} enforces"
@@ -111,7 +111,7 @@ def _find_installation_ttl(policy: RetentionPolicy) -> EffectiveTerm | None:
 
 
 def _read(thing: Thing | None, word: str, field: str, places: tuple[str, ...], annotation: str) -> EffectiveTerm | None:
-    """From the first place in the spec that has the field, else from the annotation. Bad annotations are no term."""
+    """The value of the first of `places` in the spec that has the field, else of the annotation if it is valid."""
     if thing is None:
         return None
     if word == RUNTIME:

@@ -1,4 +1,4 @@
-"""How far a Pod is, by its phase. One place, because controllers, the scheduler, the node and quotas all ask."""
+"""Phases of Pods. Used by controllers, the scheduler, the node and quotas."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def get_phase(pod: Mapping[str, Any]) -> str:
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Its containers have ended for good; it holds no resources any more."""
+    """Whether its containers have ended for good, so that it uses no resources any more."""
     return (pod.get("status") or {}).get("phase") in OVER

@@ -1,7 +1,7 @@
-"""What a Pod costs a ResourceQuota, under every name that a quota may give it. Pure.
+"""The usage of a Pod by resource name of ResourceQuotas. Pure.
 
-Containers are added up, init containers run one after the other before them; limits and requests are counted apart.
-The API server charges by it, and `explain` asks it what would fit.
+Containers are added up; init containers run one after the other before them. Limits and requests are separate.
+Used by the API server and by `explain`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Usage = dict[str, Fraction]
 
 
 def list_unspecified(spec: Object, hard: Mapping[str, Any]) -> list[str]:
-    """A quota on compute resources wants every container to name them: which do not, by resource."""
+    """Resources that the quota limits but some container does not specify, although it has to."""
     missing: list[str] = []
     for resource in sorted(set(hard) & set(MUST_BE_SPECIFIED)):
         group, _, name = resource.rpartition(".")

@@ -25,19 +25,19 @@ IMMUTABLE = (
 
 
 _faultless: Object = {}
-"""The Pod spec without a fault that was seen last, less its host name."""
+"""The last valid Pod spec, without its host name."""
 
 
 def check_pod(spec: Object) -> list[FieldError]:
-    """`check_spec` of a Pod. Those of a Job come one after the other and differ in their host names alone: comparing
-    two specs takes a tenth of the time of checking one."""
+    """`check_spec` for a Pod. Pods of a Job are created one after the other and differ only in their host names, and
+    comparing two specs takes a tenth of the time of checking one."""
     global _faultless
     rest = {name: value for name, value in spec.items() if name != "hostname"}
     if rest == _faultless:
         return check_host_name(spec, "spec")
     errors = check_spec(spec, "spec")
     if not errors:
-        # Shared with the stored Pod, which nobody changes.
+        # Shared with the stored Pod, which is never changed.
         _faultless = rest
     return errors
 
@@ -95,7 +95,7 @@ def check_address(value: str, path: str) -> list[FieldError]:
 
 
 def check_update(new: Object, old: Object) -> list[FieldError]:
-    """Of a Pod's spec only images, deadline and added tolerations may change; gates may go."""
+    """Only images, the deadline and added tolerations may change in a Pod's spec; scheduling gates may be removed."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     if spec.get("nodeName") and not before.get("nodeName"):
         # The embedded scheduler binds with a patch (upstream: the binding subresource); a bound Pod stays bound.
@@ -145,7 +145,7 @@ def _without_mutable(spec: Object, before: Object) -> dict[str, Any]:
     if all(toleration in (spec.get("tolerations") or []) for toleration in kept):
         rest["tolerations"] = copy.copy(kept)
     if before.get("schedulingGates"):
-        # Where a Pod may run can still be narrowed while it is held back.
+        # The node selection can still be narrowed while the Pod has scheduling gates.
         rest.pop("nodeSelector", None)
         rest.pop("affinity", None)
     if before.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:

@@ -1,4 +1,4 @@
-"""What we serve beyond, or unlike, the generated schema data.
+"""Our additions to the generated schema data, and differences from it.
 
 Applied once to the parsed data of a file, before any node is built from it:
 

@@ -1,4 +1,4 @@
-"""Whether a TrainJob is over, for those who may not ask its model (`jobs.models.training`)."""
+"""Whether a TrainJob is over, for modules that cannot import its model (`jobs.models.training`)."""
 
 from __future__ import annotations
 

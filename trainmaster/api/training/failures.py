@@ -1,7 +1,7 @@
 """The failure of a TrainJob in one short line, from its `status.failure`. Pure.
 
-The Failed condition ends with the last words of the rank, which is right for programs and too much for a table: people
-read "rank 1: exit code 1: ValueError: broken data in shard 3". Used by whoever shows jobs to people.
+The Failed condition ends with the last output of the rank, which is too long for a table. The short form is
+"rank 1: exit code 1: ValueError: broken data in shard 3".
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LAST_WORDS = "; its last words:"
-"""What a message says before them; the part before is a sentence."""
+"""Separates the sentence of a message from the last output of a rank."""
 FIRST_FAILURE = "; first failure: "
-"""What a Failed message says before the rank that failed."""
+"""Precedes the failed rank in a Failed message."""
 _LONGEST = 160
 _TRACEBACK = "Traceback (most recent call last):"
 _PREFIX = re.compile(r"^\[rank\d+\]: ?")
-"""What torch puts before each line of an exception that nobody caught."""
+"""The prefix of torch for each line of an uncaught exception."""
 _RULE = re.compile(r"^[=\-_*#~\s]*$")
 _GLOG = re.compile(r"^[EWI]\d{4} ")
-"""How a line of torchrun's own log begins."""
+"""The prefix of torchrun's own log lines."""
 _WRAPPERS = ("ChildFailedError", "SignalException")
-"""What torchrun raises because a program of its own failed, or somebody stopped it: never the cause."""
+"""Exceptions that torchrun raises when a worker failed or it was stopped; never the cause."""
 
 
 def summarize_failure(failure: Mapping[str, Any]) -> str:
@@ -50,10 +50,10 @@ def _describe_end(failure: Mapping[str, Any]) -> str:
 
 
 def read_traceback(lines: Sequence[str]) -> list[str]:
-    """The traceback of a Python program that broke, without torch's prefixes; [] when the lines hold none.
+    """The traceback of a Python program, without torch's prefixes; [] if there is none.
 
-    Of several it is the last, since earlier ones were caught; but under torchrun the first, because one rank that broke
-    makes the others break. That of torchrun itself counts only where there is no other."""
+    If there are several, it is the last one, because earlier ones were caught; under torchrun it is the first, because
+    the failure of one rank makes the others fail. That of torchrun itself is used only if there is no other."""
     found: list[tuple[str, list[str]]] = []
     current: dict[str, list[str]] = {}
     for line in lines:
@@ -77,6 +77,6 @@ def _get_error(trace: Sequence[str]) -> str:
 
 
 def find_error(lines: Sequence[str]) -> str:
-    """What a program said when it broke: the line that ends its traceback, else its last line."""
+    """The error of a program: the last line of its traceback, else its last line."""
     said = [text for line in lines if not _RULE.match(text := _PREFIX.sub("", line).strip())]
     return _get_error(read_traceback(lines)).rstrip() or (said or [""])[-1]

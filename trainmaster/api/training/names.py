@@ -1,4 +1,4 @@
-"""How long the names become that are derived from a TrainJob's.
+"""The length of names derived from a TrainJob's name.
 
 Jobs are `JOBSET-JOB-INDEX`, Pods `JOBSET-JOB-INDEX-POD-xxxxx`, and each must be a DNS label of 63 characters. Upstream
 finds out when the JobSet is refused; here the TrainJob is refused with the limit.
@@ -14,7 +14,7 @@ _POD_SUFFIX = len("-abcde")
 
 
 def get_longest_suffix(counts: Mapping[str, tuple[int, int]]) -> tuple[str, int]:
-    """Of all jobs (name to (replicas, Pods)) the one that leaves the least room: (its Pods' suffix, its length)."""
+    """(suffix of Pod names, its length) of the job with the longest suffix; `counts` maps names to (replicas, Pods)."""
     suffixes = []
     for job, (replicas, pods) in counts.items():
         suffixes.append(f"-{job}-{max(replicas, 1) - 1}-{max(pods, 1) - 1}")

@@ -35,7 +35,7 @@ class JobPatch:
 
     shape: str
     index: int
-    """Of the element in the TrainJob's list."""
+    """The index in the TrainJob's list."""
     job: str
     template: Mapping[str, Any]
     """{metadata, spec} of the Job template."""
@@ -110,7 +110,7 @@ def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> O
 
 
 def _drop_books(values: Mapping[str, str] | None) -> dict[str, str]:
-    """Without what controllers write on JobSets: they read it as their own, and a stranger's text made them fail."""
+    """Removes annotations with the controllers' internal state, which users must not set."""
     return {key: value for key, value in (values or {}).items() if key not in CONTROLLERS_OWN}
 
 
@@ -120,7 +120,7 @@ def _list_own_metadata(trainjob: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _drop_nothing(value: Any) -> Any:
-    """Without nulls and empty objects' nulls: a typed client leaves them out, and in a patch null means delete."""
+    """Removes nulls: a typed client omits them, and in a patch null means delete."""
     if isinstance(value, Mapping):
         return {key: _drop_nothing(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which runtime a TrainJob refers to. Apart from `snapshots`, which loads what reads YAML and quantities."""
+"""The runtime that a TrainJob refers to. Separate from `snapshots`, which imports more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIM
 
 
 def find_runtime_gvr(reference: Fields) -> GVR | None:
-    """The collection that a `runtimeRef` names; None when that holds no runtimes."""
+    """The collection of a `runtimeRef`; None if it is not one of runtimes."""
     if reference.get("apiGroup", TRAINING_RUNTIMES.group) != TRAINING_RUNTIMES.group:
         return None
     kinds = {"ClusterTrainingRuntime": CLUSTER_TRAINING_RUNTIMES, "TrainingRuntime": TRAINING_RUNTIMES}

@@ -1,11 +1,11 @@
-"""Reports of training code (Trainer's progress protocol): what one must look like, who may send it, what is stored.
+"""Progress reports of training code (Trainer's protocol): their format, who may send them, and what is stored.
 
-Pure, and the same for the API server of one machine and for the operator's status server on a cluster. Errors have
-Trainer's texts first: its clients never show them, people who try with curl do.
+Pure, and shared by the API server of embedded mode and the operator's status server. Error messages begin with
+Trainer's text.
 
-What is stored is always later than the creation of the JobSet and of the Job whose Pod reports, whatever clocks say. So
-the TrainJob controller can tell what an earlier attempt has left by comparing two stored times, and never takes away
-what the present one has said.
+The stored time is always later than the creation of the JobSet and of the reporting Pod's Job, even if clocks are
+wrong. So the TrainJob controller can recognise reports of earlier attempts by comparing two stored times, and never
+removes those of the current attempt.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from trainmaster.kit.clock import format_time, parse_time
 MANAGER = "trainer-status"
 VOLUME = "kubeflow-trainer-token"
 FOLDER = "/var/run/secrets/kubeflow/trainer"
-"""Where a container finds its token and the server's certificates."""
+"""The directory with a container's token and the server's certificates."""
 LARGEST = 65536
 _FIELDS = ("progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime")
 _AHEAD = timedelta(minutes=1)
-"""A stored time that is further ahead than this is no reason to ignore a report: some clock was wrong."""
+"""If the stored time is further in the future than this, a clock was wrong, and new reports are not ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ReportingPod:
 
     pod: str
     began: str
-    """When its Job was made; "" when it has none."""
+    """The creation time of its Job; "" if it has none."""
     jobset_uid: str
     attempt: int
 
@@ -49,7 +49,7 @@ def build_path(namespace: str, name: str) -> str:
 
 
 def build_audience(namespace: str, name: str) -> str:
-    """What a token must be for."""
+    """The required audience of a token."""
     return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
 
 
@@ -62,7 +62,7 @@ def refuse_name() -> StatusError:
 
 
 def parse(body: bytes) -> Object | None:
-    """The report, without fields that are not Trainer's; None when there is none."""
+    """The report, without unknown fields; None if there is none."""
     if len(body) > LARGEST:
         raise StatusError(413, "RequestEntityTooLarge", "Payload too large")
     try:
@@ -76,7 +76,7 @@ def parse(body: bytes) -> Object | None:
 
 
 def _check(key: str, value: Any) -> Any:
-    """The value when it is of the right type; whether it is in range says the schema."""
+    """The value if it has the right type; the schema checks its range."""
     if value is None:
         return None
     if key == "metrics":
@@ -96,7 +96,7 @@ def _check_metric(metric: Any) -> Object:
 
 
 def read_job_name(pod: Object) -> str:
-    """Of the Job that the Pod belongs to; "" when it belongs to none."""
+    """The name of the Pod's Job; "" if it has none."""
     return str((pod["metadata"].get("labels") or {}).get(JOB_NAME, ""))
 
 
@@ -110,7 +110,7 @@ def read_reporter(pod: Object, job: Object | None) -> ReportingPod:
 
 
 def check_reporter(reporter: ReportingPod, trainjob: Object, jobset: Object | None) -> None:
-    """A Pod reports for the TrainJob that it works for, while its attempt is the present one."""
+    """A Pod may report only for its own TrainJob, and only while its attempt is the current one."""
     if jobset is None or jobset["metadata"]["uid"] != reporter.jobset_uid or not _is_of(jobset, trainjob):
         raise StatusError(403, "Forbidden", f"Forbidden: Pod {reporter.pod} does not work for this TrainJob")
     now = (jobset.get("status") or {}).get("restarts") or 0
@@ -126,13 +126,13 @@ def _is_of(jobset: Object, trainjob: Object) -> bool:
 
 
 def find_beginning(jobset: Object | None, reporter: ReportingPod | None) -> str:
-    """What a report must be later than."""
+    """The time that a report must be later than."""
     began = "" if jobset is None else str(jobset["metadata"]["creationTimestamp"])
     return began if reporter is None else max(began, reporter.began)
 
 
 def decide(report: Object, trainjob: Object, now: datetime, began: str = "") -> Object | None:
-    """What to store; None when a later report has been stored already. 409 once the job has ended."""
+    """The report to store; None if a later one is already stored. 409 if the job has ended."""
     if is_finished(trainjob):
         raise StatusError(409, "Conflict", f'TrainJob "{trainjob["metadata"]["name"]}" has ended')
     moment = report.get("lastUpdatedTime")
@@ -148,10 +148,10 @@ def decide(report: Object, trainjob: Object, now: datetime, began: str = "") -> 
 
 
 def build_patch(report: Mapping[str, Any]) -> Object:
-    """A merge patch keeps what it does not name, and a report replaces the one before."""
+    """A merge patch that replaces the previous report completely."""
     return {"status": {"trainerStatus": {key: report.get(key) for key in _FIELDS}}}
 
 
 def is_left_over(trainer_status: Mapping[str, Any], began: str) -> bool:
-    """Whether it was said before the present attempt began (a stored time)."""
+    """Whether the report is older than `began`, the start of the current attempt."""
     return str(trainer_status.get("lastUpdatedTime") or "") <= began

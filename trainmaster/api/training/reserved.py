@@ -1,10 +1,10 @@
-"""Environment variables that frameworks set, and that a TrainJob must not."""
+"""Environment variables that frameworks set and a TrainJob must not set."""
 
 from __future__ import annotations
 
 TORCH = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 TORCH_NUM_NODES = "PET_NNODES"
-"""Let in with a warning when it says what is true anyway."""
+"""Accepted with a warning if it equals the number of nodes."""
 TORCH_ELASTIC = ("PET_MAX_RESTARTS", "PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT")
 MPI = (
     "OMPI_MCA_orte_default_hostfile",

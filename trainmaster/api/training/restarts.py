@@ -1,8 +1,8 @@
-"""Restarting a job that has not ended: what is asked for, and what stands. Pure.
+"""Restarts of a job that has not finished. Pure.
 
-A restart is one write: the annotation `trainmaster.dev/restart` of the TrainJob names the attempt that shall begin. The
-controller compares it with the JobSet's own number and replaces a JobSet that is behind. So nothing is lost when
-somebody stops in between, asking twice for the same number restarts once, and a job that has ended is left alone.
+A restart is one write: the annotation `trainmaster.dev/restart` of the TrainJob is the number of the attempt to start.
+The controller replaces the JobSet if its number is lower. So a restart survives a crash, repeating it has no further
+effect, and finished jobs are not restarted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = 2**31 - 1
 
 
 def parse_attempt(text: str) -> int:
-    """ValueError when it is no number of an attempt."""
+    """ValueError if it is not a valid attempt number."""
     number = find_count(text)
     if number is None or number > _MOST:
         raise ValueError("must be a number of an attempt, 0 or above")
@@ -26,7 +26,7 @@ def parse_attempt(text: str) -> int:
 
 
 def read_wanted(trainjob: Thing) -> int:
-    """The first attempt that the TrainJob's JobSet shall have; what is no number asks for nothing."""
+    """The requested first attempt of the TrainJob's JobSet; invalid values are ignored."""
     return _read(trainjob, RESTART)
 
 
@@ -40,7 +40,7 @@ def is_asked_for(trainjob: Thing, jobset: Thing) -> bool:
 
 
 def decide_next(trainjob: Thing, jobset: Thing | None) -> int:
-    """The number to ask for: after all attempts so far."""
+    """The number for the next restart, after all attempts so far."""
     if jobset is None:
         return read_wanted(trainjob) + 1
     restarts = int((jobset.get("status") or {}).get("restarts") or 0)

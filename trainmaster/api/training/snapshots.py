@@ -1,8 +1,7 @@
-"""The runtime as it was when the job began: a ConfigMap `NAME-runtime-snapshot` with YAML under the key `runtime`.
+"""A copy of the runtime from the start of a job: a ConfigMap `NAME-runtime-snapshot` with YAML in the key `runtime`.
 
-The format is Trainer 2.3's, so that either controller can go on with a job that the other began. Editing or deleting
-a runtime does not reach jobs that have one. `managedFields` are left out: they say who wrote the runtime, are half of
-the text, and mean nothing to a job.
+The format is Trainer 2.3's, so that either controller can continue a job of the other. Editing or deleting a runtime
+does not affect jobs that have a snapshot. `managedFields` are left out: they are half of the text and irrelevant here.
 
 Reading takes milliseconds; equal texts are parsed once (most jobs share their runtime).
 """
@@ -23,13 +22,13 @@ GROUP = "trainer.kubeflow.org"
 DATA_KEY = "runtime"
 _KEPT = 64
 _SMALL = 128 * 1024
-"""Characters of a text that is remembered; a tenant's may have a million."""
+"""Maximum length of a cached text; those of tenants may have a million characters."""
 _DEPTH = 200
 _UID = re.compile(r"^metadata:\n(?:  .*\n)*?  uid: ([0-9a-f-]+)$", re.MULTILINE)
 _parsed: dict[str, Object] = {}
-"""The last texts and what they mean. Values are shared: read-only."""
+"""Cache of the last texts. Values are shared and read-only."""
 _taken: dict[str, tuple[Mapping[str, Any], Object, str]] = {}
-"""By name, the last runtime seen, and its snapshot; good while the runtime is still the same."""
+"""Name to the last runtime and its snapshot; valid while the runtime is the same object."""
 
 
 def get_name(trainjob: Mapping[str, Any]) -> str:
@@ -37,7 +36,7 @@ def get_name(trainjob: Mapping[str, Any]) -> str:
 
 
 def take(runtime: Mapping[str, Any], kind: str) -> tuple[Object, str]:
-    """(what the job runs from, its text)."""
+    """(the runtime for the job, its text)."""
     name = runtime["metadata"]["name"]
     known = _taken.get(name)
     if known is not None and known[0] == runtime and known[1]["kind"] == kind:
@@ -56,7 +55,7 @@ def take(runtime: Mapping[str, Any], kind: str) -> tuple[Object, str]:
 
 
 def _complete(spec: Mapping[str, Any]) -> Object:
-    """With the empty objects that a typed client writes where nothing was said."""
+    """Adds the empty objects that a typed client writes for missing fields."""
     template = spec.get("template") or {}
     jobset = dict(template.get("spec") or {})
     if list_jobs(jobset):
@@ -86,11 +85,11 @@ def _complete_job(job: Object) -> Object:
 
 
 def read(text: str) -> Object:
-    """The runtime in a snapshot. ValueError when it is none."""
+    """The runtime in a snapshot. ValueError if it is invalid."""
     known = _parsed.get(text)
     if known is not None:
         return known
-    # Whoever may write ConfigMaps may have written this one.
+    # Untrusted: a user who can write ConfigMaps may have written it.
     value = yaml_documents.parse(text.encode(errors="replace"), _DEPTH)
     if not isinstance(value, dict):
         raise ValueError("not an object")
@@ -100,9 +99,9 @@ def read(text: str) -> Object:
 
 
 def find_uid(text: str) -> str | None:
-    """Of the runtime in a snapshot; None where it is not written as Go programs and we write it.
+    """The uid of the runtime in a snapshot; None if the text is not in the form that Go programs and we write.
 
-    Without parsing: after each start this is asked for every finished job, and their texts differ.
+    Does not parse the text, because it is called for every finished job after each start.
     """
     match = _UID.search(text)
     return match[1] if match else None

@@ -1,4 +1,4 @@
-"""Which jobs of a runtime a TrainJob speaks about, and how many Pods each has.
+"""The jobs of a runtime that are steps of a TrainJob, and their numbers of Pods.
 
 A job is a step of the TrainJob by the label `trainjob-ancestor-step` on its Job template: `trainer`,
 `dataset-initializer` or `model-initializer`. Its main container has a fixed name.
@@ -29,8 +29,8 @@ def list_jobs(spec: Mapping[str, Any]) -> list[Object]:
 
 
 def get_runtime_spec(runtime: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of any runtime that can be stored. Upstream's CRD does not require a spec, and refuses an empty one, so none can
-    be filled in when a runtime is written: whoever reads a runtime asks here."""
+    """The spec of a runtime, which may be missing: upstream's CRD does not require one and refuses an empty one, so it
+    cannot be defaulted."""
     spec: Mapping[str, Any] = runtime.get("spec") or {}
     return spec
 
@@ -90,7 +90,7 @@ def read_framework(runtime: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def decide_num_nodes(trainjob: Mapping[str, Any], runtime: Mapping[str, Any], parallelism: int = 1) -> int:
-    """The TrainJob's number, else the policy's, else what the job template says."""
+    """The TrainJob's number, else the policy's, else the job template's."""
     asked = ((trainjob.get("spec") or {}).get("trainer") or {}).get("numNodes")
     if asked is not None:
         return int(asked)

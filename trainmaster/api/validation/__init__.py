@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a complete, defaulted object, as a list of field errors.
+"""Validation of complete, defaulted objects, with a list of field errors as the result.
 
 `validate` is what the API server calls before a write is stored: metadata first, then the schema and rules of custom
 kinds, then the rules that a kind declares for itself. It collects all errors and never raises. `old` is the stored
@@ -14,11 +14,11 @@ from trainmaster.api.meta import Object
 from trainmaster.api.validation import metadata, quick, rules, structural
 
 _OUTSIDE = ("apiVersion", "kind", "metadata")
-"""Parts of an object that its schema leaves to the server."""
+"""Parts of an object that its schema does not cover."""
 
 
 def validate(kind: Kind, new: Object, old: Object | None, *, subresource: str = "") -> list[FieldError]:
-    """What is wrong with `new`. With subresource "status" only the status is looked at."""
+    """The errors of `new`. With subresource "status" only the status is checked."""
     if subresource == "status":
         errors = _check_custom_status(kind, new) if kind.custom else []
         return errors + kind.validate_status(new, old)
@@ -26,7 +26,7 @@ def validate(kind: Kind, new: Object, old: Object | None, *, subresource: str = 
     if kind.custom:
         errors += _check_custom(kind, new, old, errors)
         if errors:
-            # Rules of our own read the object as if its structure were right.
+            # Our own rules assume a valid structure.
             return errors
     return errors + kind.validate(new, old)
 

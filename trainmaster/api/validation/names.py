@@ -1,6 +1,6 @@
-"""The forms that names, labels and qualified keys must have, each a function from text to complaints.
+"""Validation of names, labels and qualified keys. Each function returns a list of errors, empty if there are none.
 
-An empty list means fine. The words are upstream's. Used for metadata here, and by kinds for the names inside them.
+Messages are upstream's. Used for metadata here, and by kinds for the names inside them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ RULES: dict[str, Callable[[str], Complaints]] = {
 
 
 _REMEMBERED = 512
-"""Characters: what is longer is wrong anyway, and a cache of such texts would fill the memory."""
+"""Maximum length of cached texts; longer ones are invalid, and caching them would waste memory."""
 
 
 def qualified(text: str) -> tuple[str, ...]:

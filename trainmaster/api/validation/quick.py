@@ -1,7 +1,7 @@
-"""Compiled answers to one question: does a custom object satisfy its schema?
+"""Compiled checks of whether a custom object satisfies its schema.
 
-Most objects do, and then nobody needs a path or a message. On "no" the caller runs `structural`, which checks the
-same and explains; a test holds the two together. Leaf types are the Python type itself, as in `decoding.checks`.
+Most objects do, so no paths or messages are needed. Otherwise the caller runs `structural`, which does the same checks
+with messages; a test compares the two. Leaf types are the Python type itself, as in `decoding.checks`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _memo: dict[SchemaNode, Leaf] = {}
 
 
 def satisfies(node: SchemaNode, value: Any) -> bool:
-    """False may also mean "look closer"."""
+    """False may also mean that `structural` has to decide."""
     leaf = _compiled(node)
     return type(value) is leaf or (leaf not in _TYPES and bool(leaf(value)))
 

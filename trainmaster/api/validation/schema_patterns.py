@@ -1,7 +1,7 @@
 """The patterns of schemas, as functions. Ours and upstream's, never a caller's (those: `api.formats.patterns`).
 
-A text that looks like a quantity must also be one that we can reckon with: `1e999999999` fits the pattern and fills the
-memory of whoever writes it out.
+A text that matches the pattern of quantities must also be parsed, because values such as `1e999999999` match it but
+would use up the memory.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache
 from trainmaster.api.formats import quantity
 
 _SUFFIXES = "[numkMGTPE]"
-"""Only the pattern of quantities has these."""
+"""Occurs only in the pattern of quantities."""
 
 
 @cache
 def get_matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a text matches. As in Go, `$` is the end and not the line break before it."""
+    """A function that matches the pattern. As in Go, `$` matches only at the end, not before a final newline."""
     if pattern.endswith("$") and not pattern.endswith(r"\$"):
         pattern = rf"{pattern[:-1]}\Z"
     search = re.compile(pattern).search

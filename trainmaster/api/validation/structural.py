@@ -1,4 +1,4 @@
-"""What the schema of a custom kind demands: types, required fields, enums, limits, patterns, unique list keys.
+"""Validates custom objects against their schema: types, required fields, enums, limits, patterns, unique list keys.
 
 Texts follow upstream's CRD validation, which clients and their users match on; that is why one wrong `IntOrString`
 makes four messages. Built-in kinds are not checked here: upstream validates them by hand, and so do we.
@@ -38,7 +38,7 @@ def blocks_rules(errors: list[FieldError]) -> bool:
 
 
 def check(node: SchemaNode, value: Any, path: str = "", *, body: str = "") -> list[FieldError]:
-    """All that is wrong below `path`. `body` is the same path as upstream's texts show it, which differs for status."""
+    """All errors below `path`. `body` is the same path as in upstream's messages, which differs for status."""
     walk = _Walk(len(path) - len(body))
     walk.value(node, value, path)
     return walk.errors

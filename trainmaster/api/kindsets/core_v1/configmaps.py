@@ -29,7 +29,7 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
         errors += [fields.invalid(f"binaryData[{key}]", key, text) for text in names.config_key(key)]
     size = sum(map(len, map(str.encode, data.values())))
     if binary:
-        # Base64 holds three bytes in four letters; only its length matters here.
+        # Base64 encodes three bytes in four characters; only the length matters here.
         size += sum(len(value) * 3 // 4 for value in binary.values())
     if size > LARGEST:
         errors.append(fields.too_long("[]", LARGEST))
@@ -39,7 +39,7 @@ def validate(new: Object, old: Object | None) -> list[FieldError]:
 
 
 def check_immutable(new: Object, old: Object, parts: tuple[str, ...]) -> list[FieldError]:
-    """An object that was made immutable stays so, with its data."""
+    """Refuses changes of an immutable object's data and of `immutable` itself."""
     errors = [] if new.get("immutable") else [fields.forbidden("immutable", IMMUTABLE)]
     return errors + [fields.forbidden(name, IMMUTABLE) for name in parts if new.get(name) != old.get(name)]
 

@@ -1,4 +1,4 @@
-"""Event: what happened to an object. One stored object has two spellings, core and events.k8s.io."""
+"""Event: what happened to an object. Stored objects are served in two versions, core and events.k8s.io."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainmaster.api.schemas import load
 
 
 def validate(new: Object, old: Object | None) -> list[FieldError]:
-    """An event lies in the namespace of what it is about; those about cluster-scoped objects lie in `default`."""
+    """An event must be in the namespace of its object, or in `default` for cluster-scoped objects."""
     about = (new.get("involvedObject") or {}).get("namespace", "")
     own = new["metadata"].get("namespace", "")
     if about == own or (not about and own in ("default", "kube-system")):

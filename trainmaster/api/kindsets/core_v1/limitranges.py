@@ -18,7 +18,7 @@ _TYPES = {"Pod", "Container", "PersistentVolumeClaim"}
 
 
 def default(limit_range: Object) -> None:
-    """For containers, what is given at most is the default limit, and the default limit the default request."""
+    """For containers, the default limit is the maximum, and the default request is the default limit."""
     if not limit_range.get("spec"):
         limit_range["spec"] = {"limits": []}
     for item in limit_range["spec"].get("limits") or ():

@@ -1,4 +1,4 @@
-"""Namespace: the life cycle of everything in it ends with it."""
+"""Namespace: its objects are deleted with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FINALIZER = "kubernetes"
 
 
 def default(namespace: Object) -> None:
-    """The label by which selectors can name a namespace is always there and always right."""
+    """Sets the label with the namespace's name, for selectors."""
     name = namespace["metadata"].get("name")
     if name:
         namespace["metadata"]["labels"] = dict(namespace["metadata"].get("labels") or {}) | {NAME_LABEL: name}
@@ -29,7 +29,7 @@ def prepare(namespace: Object) -> None:
 
 
 def begin_deletion(namespace: Object) -> None:
-    """It stays until it is empty, however long that takes."""
+    """Sets the phase Terminating; the namespace stays until it is empty."""
     namespace["metadata"].pop("deletionGracePeriodSeconds")
     namespace["status"] = {**read_status(namespace), "phase": "Terminating"}
 

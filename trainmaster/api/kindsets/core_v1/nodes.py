@@ -23,7 +23,7 @@ def default(node: Object) -> None:
 
 
 def prepare(node: Object) -> None:
-    # Upstream lets a new Node bring its status, unlike other kinds.
+    # As upstream, a new Node may contain its status, unlike other kinds.
     node.setdefault("status", {})
 
 

@@ -65,12 +65,12 @@ def check_spec(spec: Object, path: str) -> list[FieldError]:
 
 
 def _fixed(claim: Object, stored: Object) -> Object:
-    """What may not change. A bound claim may grow; volumeName is written when it is bound."""
+    """The immutable part of the spec. A bound claim may grow; volumeName is set when it is bound."""
     spec = dict(claim.get("spec") or {})
     if not (stored.get("spec") or {}).get("volumeName"):
         spec.pop("volumeName", None)
         if "storageClassName" not in (stored.get("spec") or {}):
-            # The default class may be written into a claim that named none, until it is bound.
+            # The default class may be set on a claim without a class until it is bound.
             spec.pop("storageClassName", None)
     if (stored.get("status") or {}).get("phase") == "Bound":
         spec.pop("resources", None)

@@ -1,4 +1,4 @@
-"""PersistentVolume: a piece of storage, whoever uses it."""
+"""PersistentVolume: a piece of storage in the cluster."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def warnings(new: Object, old: Object | None) -> list[str]:
 
 
 def get_grace(pod: Object, asked: int | None) -> int:
-    """Seconds to stop in. A Pod that no node has, or that has ended, needs none."""
+    """The grace period in seconds; 0 for a Pod that is not bound or has ended."""
     spec = read_spec(pod)
     if not spec.get("nodeName") or is_over(pod):
         return 0
@@ -64,7 +64,7 @@ def get_grace(pod: Object, asked: int | None) -> int:
 
 
 def measure(pod: Object) -> Usage:
-    """As upstream, quotas count Pods that have not finished."""
+    """As upstream, quotas only count Pods that have not finished."""
     return {} if is_over(pod) else {"pods": Fraction(1), **measure_pod(pod["spec"])}
 
 
@@ -123,7 +123,7 @@ POD = Kind(
     roles={
         "view": {"": READ, "log": READ, "status": READ},
         "edit": {"": WRITE, "eviction": ("create",), **dict.fromkeys((*_SESSIONS, "proxy"), ALL_VERBS)},
-        # Made and deleted, never changed: the node and the scheduler write down there what they gave.
+        # No update: the annotations record what the scheduler and the node have assigned.
         "tenant": {
             "": (*READ, "create", "delete", "deletecollection"),
             "log": ("get",),

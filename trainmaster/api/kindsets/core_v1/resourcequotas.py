@@ -37,7 +37,7 @@ _SCOPES = {
 
 
 def default(new: Object) -> None:
-    """As upstream's servers write it, so that everybody who counts may rely on it."""
+    """Adds an empty spec if it is missing, as upstream."""
     if not new.get("spec"):
         new["spec"] = {}
 

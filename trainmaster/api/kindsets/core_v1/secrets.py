@@ -1,4 +1,4 @@
-"""Secret: data that is shown to few. `stringData` is a way to write; what is stored and read is `data`."""
+"""Secret: confidential data. `stringData` is write-only and is converted to `data`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_type(secret: Object, data: Object) -> list[FieldError]:
         try:
             orjson.loads(base64.b64decode(data[key]))
         except ValueError as error:
-            # The error's text may quote the content; its class does not.
+            # The error's message may contain the data; its class does not.
             errors.append(fields.invalid(f"data[{key}]", "<secret contents redacted>", type(error).__name__))
     return errors
 

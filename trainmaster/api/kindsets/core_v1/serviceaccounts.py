@@ -23,7 +23,7 @@ SERVICE_ACCOUNT = Kind(
     columns=(cells.NAME, cells.AGE),
     generation=False,
     deletions=DeletionRules(answers_with_object=True),
-    # No token for tenants: it would outlive the rotation of theirs.
+    # Tenants cannot create tokens, because these would survive `tenant rotate`.
     roles={"view": {"": READ}, "edit": {"": (*WRITE, "impersonate"), "token": ("create",)}, "tenant": {"": READ}},
     fidelity={
         **OBJECT,

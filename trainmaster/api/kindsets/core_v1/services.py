@@ -1,4 +1,4 @@
-"""Service: a stable name in front of Pods. Addresses are given out by whoever runs the network, not here."""
+"""Service: a stable name for a set of Pods. Addresses are assigned elsewhere."""
 
 from __future__ import annotations
 
