@@ -1,5 +1,5 @@
 """A seeded simulation of the whole system: real store logic, registry, engine and controllers in virtual time.
 
-`runner.run_seed` plays one seed: users, a scripted node, and faults, under the invariants of the test plan. See
+`runner.run_seed` runs one seed with users, a scripted node and faults, and checks the invariants of the test plan. See
 docs/simulation.md.
 """

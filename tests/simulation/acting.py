@@ -1,4 +1,4 @@
-"""Who acts right now. Writes are synchronous, so one variable around each of them is enough."""
+"""The current actor. Writes are synchronous, so one variable is enough."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The state that every seed starts from: namespaces, one node, a few runtimes. Made once per process.
+"""The initial state of every seed: namespaces, one node, a few runtimes. Created once per process.
 
-A seed then starts its server from these records as from a disk, which costs a fraction of making them.
+A seed starts its server from these records as from a disk, which is much faster than creating them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainmaster.store.memory import MemoryStore
 
 ROOT_CA = "(a test)"
 LATE = "sim-late"
-"""A runtime that only comes into being during the run."""
+"""A runtime that is created during the run."""
 RUNTIMES = ("sim-torch", "sim-plain", "sim-stages", "sim-ttl", "sim-patient", LATE)
 
 

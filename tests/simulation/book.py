@@ -1,7 +1,7 @@
-"""How long finished TrainJobs are kept, worked out by the book, apart from how the product does it.
+"""An independent computation of how long finished TrainJobs are kept, for comparison with the product.
 
-`Looks` remembers what the controllers of retention were shown before they acted: on a view that lags, that is what they
-can be held to. The checks are in `retaining.py`.
+`Looks` records what the retention controllers saw before they acted, because their view may lag. The checks are in
+`retaining.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEPT = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryL
 
 
 def find_term(trainjob: Object, runtime: Object | None, data: Mapping[str, str]) -> int | None:
-    """Seconds that a finished job is kept; None: for ever. `data`: of the installation's policy."""
+    """Seconds that a finished job is kept; None: forever. `data`: the data of the installation's policy."""
     spec, notes = trainjob["spec"], trainjob["metadata"].get("annotations") or {}
     asked = [
         spec.get("ttlSecondsAfterFinished"),
@@ -46,7 +46,7 @@ def find_term(trainjob: Object, runtime: Object | None, data: Mapping[str, str])
 
 
 def list_doomed(trainjobs: Iterable[Object], data: Mapping[str, str]) -> set[str]:
-    """Uids of finished jobs of one namespace that are beyond its limits."""
+    """Uids of finished jobs of one namespace that exceed its history limits."""
     doomed: set[str] = set()
     for verdict, key in _KEPT.items():
         if key not in data:
@@ -67,15 +67,15 @@ def find_verdict_time(trainjob: Object) -> Key | None:
 
 @dataclass
 class Looks:
-    """What the controllers of retention were shown, by uid."""
+    """What the retention controllers saw, by uid."""
 
     shown: dict[str, tuple[Object | None, Mapping[str, str]]] = field(default_factory=dict)
-    """Of each job that was seen to be over: its runtime and the policy's data, at the last look."""
+    """The runtime and the policy's data of each finished job, as last seen."""
     doomed: set[str] = field(default_factory=set)
-    """Beyond the limits at the last look."""
+    """Jobs over the limits, as last seen."""
     ever_doomed: set[str] = field(default_factory=set)
     records: Mapping[str, str] | None = None
-    """With a history: uid to the verdict on record."""
+    """With a history: uid to the recorded end."""
     moments: Mapping[str, float] = field(default_factory=dict)
     """When each record was written."""
 

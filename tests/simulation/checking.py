@@ -1,7 +1,7 @@
-"""Follows every write of every life of the store, and every plan of every reconciler, and runs the checks.
+"""Checks every write to the store, across restarts, and every plan of every reconciler.
 
-It keeps a shadow of all objects. After a crash the shadow is thrown away with the writes that were lost, and what is on
-disk is compared with what users were told (I1) and with the numbering of revisions (I2).
+It keeps a shadow copy of all objects. After a crash the shadow is discarded with the lost writes, and the disk is
+compared with the acknowledged writes (I1) and with the numbering of revisions (I2).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OWNERS = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "Job": JOBS}
 TOO_BUSY = 2000
 TOO_MANY = 1500
 UNWATCHED = ("events",)
-"""Buckets that no check looks at."""
+"""Buckets without checks."""
 
 
 class Checker:
@@ -42,12 +42,12 @@ class Checker:
         self._instant = -1.0
         self._busy = 0
         self.halt: Callable[[], None] = lambda: None
-        """Ends all processes: what spins without time passing would spin for ever."""
+        """Ends all processes, because a loop in which no virtual time passes would never end."""
         self.writes = 0
-        """Writes that matter, of all lives."""
+        """The number of checked writes, across restarts."""
 
     def follow(self, store: SimStore) -> None:
-        """A new life of the store begins: from here on, its writes are watched."""
+        """Called when the store starts: checks its writes from now on."""
         self._check_disk(self._world.disk)
         self._load()
         store.subscribe(self._see)
@@ -82,7 +82,7 @@ class Checker:
             self._see_one(event)
 
     def _count_busy(self, what: str) -> None:
-        """I9: nobody is busy without end at one moment."""
+        """I9: no endless activity without virtual time passing."""
         now = self._world.loop.now
         if now != self._instant:
             self._instant, self._busy = now, 0
@@ -142,7 +142,7 @@ class Checker:
             self.uids.pop(before["metadata"]["uid"], None)
 
     def wrap(self, controller: Controller) -> Controller:
-        """The controller with its plans under inspection."""
+        """The controller, with checks of its plans."""
         inner = controller.reconcile
 
         def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
@@ -162,7 +162,7 @@ class Checker:
         return replace(controller, reconcile=reconcile)
 
     def _check_plan(self, controller: str, view: View, plan: Plan) -> None:
-        """Nothing is made for an owner that is going, nothing that is going is changed, deletes name a uid."""
+        """No creates for a terminating owner, no changes of terminating objects, and deletes have a uid."""
         trace = self._world.trace
         for write in plan.all_writes:
             if isinstance(write, Create):

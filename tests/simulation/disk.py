@@ -1,8 +1,8 @@
-"""A disk that survives crashes, and the store that writes to it with delay.
+"""A simulated disk that survives crashes, and a store that writes to it with delay.
 
-The store is the real `StoreState`; only the way to the disk is made up: writes gather while a commit is on its way, a
-commit takes as long as the disk pleases, and a crash loses what was not on its way. What was, is there or not as a
-whole, and nobody was told (the one case that a client can not know about).
+The store is the real `StoreState`; only commits are simulated: writes are batched while a commit is in progress, a
+commit takes a random time, and a crash loses all writes that are not part of a commit in progress. That commit is
+applied completely or not at all, and was not acknowledged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Image = dict[str, dict[str, StoredRecord]]
 
 
 class Disk:
-    """What is durable: the records, and the log of this run for those who check it."""
+    """The durable state: the records, and the log of this run for checks."""
 
     def __init__(self, image: Image, revision: int) -> None:
         self.records: Image = {bucket: dict(records) for bucket, records in image.items()}
@@ -30,7 +30,7 @@ class Disk:
         self._grown = asyncio.Event()
 
     async def wait(self) -> None:
-        """Returns when something was added."""
+        """Waits until something is added."""
         self._grown.clear()
         await self._grown.wait()
 
@@ -48,7 +48,7 @@ class Disk:
             self._grown.set()
 
     def load(self, state: StoreState, *, with_history: bool) -> None:
-        """What opening the file does. Without history every watch has to list anew."""
+        """Opens the store. Without history every watch has to list again."""
         floor = self.base if with_history else self.revision
         buckets: dict[str, Bucket] = {}
         for name, records in self.records.items():
@@ -73,7 +73,7 @@ class SimStore(StoreState):
         disk.load(self, with_history=with_history)
 
     def crash(self, *, lands: bool) -> int:
-        """The process ends here; `lands`: the commit on its way reaches the disk. Returns how many writes are lost."""
+        """Simulates a crash; `lands`: the commit in progress reaches the disk. Returns the number of lost writes."""
         if lands:
             self._disk.append(self._on_its_way)
         self._dead = True

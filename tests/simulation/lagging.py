@@ -1,8 +1,8 @@
-"""A view of the past: everything as it was some revisions ago. View and feed of reconcilers that run only embedded.
+"""A view that lags by some revisions, for reconcilers that run only in embedded mode.
 
-The Job and JobSet controllers and the scheduler never run on a foreign cluster, and rely on a view that is a state
-which the store was really in. This one is, but late: it follows what is on disk, one write after the other, and falls
-behind by as much as the weather says. (The TrainJob controller gets a real watch cache.)
+The Job and JobSet controllers and the scheduler never run on other clusters, and rely on a view that was a state of the
+store at some time. This one is, but late: it follows the disk write by write, with a delay from `Weather`. (The
+TrainJob controller uses a real watch cache.)
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LaggingView:
         self._world = world
         self._collections = {gvr: Collection() for gvr in gvrs}
         self._by_bucket = {stored.bucket_of(gvr): collection for gvr, collection in self._collections.items()}
-        # Of namespaces it shows none: in these worlds they are nobody's, and nobody changes them. To follow them would
-        # only spend the luck of a seed on nothing.
+        # It shows no namespaces: here they belong to no tenant and never change, and following them would only change
+        # the random sequence of a seed.
         self._collections.setdefault(NAMESPACES, Collection())
         self._position = len(world.disk.log)
         self.revision = world.disk.revision
@@ -34,18 +34,18 @@ class LaggingView:
 
     @property
     def is_stale(self) -> bool:
-        """Whether a kind that it shows has changed since."""
+        """Whether it is behind the store, for the kinds that it shows."""
         return any(self._world.newest.get(bucket, 0) > self.revision for bucket in self._by_bucket)
 
     async def run(self) -> None:
-        """Follows the disk for ever."""
+        """Follows the disk until cancelled."""
         world = self._world
         disk = world.disk
         while True:
             while self._position >= len(disk.log):
                 await disk.wait()
             await asyncio.sleep(self._draw_lag())
-            # After a wait everything that has gathered comes at once, or a part of it.
+            # After a wait, all pending writes arrive at once, or some of them.
             count = world.random.randint(1, len(disk.log) - self._position) if not world.calm else len(disk.log)
             for event in disk.log[self._position : self._position + count]:
                 self._position += 1

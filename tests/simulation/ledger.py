@@ -1,8 +1,8 @@
 """The history of a simulated installation: which jobs have a record, and the effect that writes one.
 
-What is written is on a disk of its own and survives every crash; what a life knows of it is read when the life begins.
-Writing takes time, is refused while that disk is full, and may be cut by a crash just before the record is there or
-just after, when nobody has been told. In half of the worlds with retention there is one (`wishes.py`).
+Records are on a separate disk and survive crashes; a process reads them when it starts. Writing takes time, fails while
+that disk is full, and may be interrupted by a crash just before or just after the record is stored. Half of the worlds
+with retention have a history (`wishes.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SimLedger:
     def __init__(self, world: World) -> None:
         self._world = world
         self.records: dict[str, str] = {}
-        """Durable: uid to the verdict that the record tells of."""
+        """Durable: uid to the recorded end."""
         self.moments: dict[str, float] = {}
         """When each was first written."""
         self._kept: set[str] = set()
@@ -31,7 +31,7 @@ class SimLedger:
         self._durable: Callable[[int], Awaitable[None]]
 
     def begin_life(self, crash: Callable[[], None], durable: Callable[[int], Awaitable[None]]) -> None:
-        """The process that keeps the history starts: it knows what is on disk."""
+        """Called when the process starts: reads what is on disk."""
         self._crash, self._durable = crash, durable
         self._kept = set(self.records)
         self._troubles = {}

@@ -1,8 +1,8 @@
 """The event loop and the clock of a simulated world: no sockets, no threads, and time that jumps to the next timer.
 
-Leaner than `testing.virtual` (no system call per turn), because a simulation turns its loop some thousand times. Tasks
-belong to a group, which their children inherit: killing a group is how a process dies. Nothing here depends on object
-identity, so that a run is the same every time.
+Faster than `testing.virtual` (no system call per iteration), because a simulation runs thousands of iterations. Tasks
+belong to a group, which their children inherit; a process is killed by killing its group. Nothing depends on object
+identity, so that runs are deterministic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EPOCH = START.timestamp()
 
 
 class Deadlock(Exception):
-    """Everybody waits and no timer is set: the simulation itself is broken."""
+    """All tasks wait and no timer is set: a bug of the simulation."""
 
 
 class Group:
@@ -36,7 +36,7 @@ class Group:
         self._tasks.append(task)
 
     def kill(self) -> None:
-        """Every task gets a cancellation instead of its next step."""
+        """Cancels every task."""
         self.dead = True
         for task in self._tasks:
             task.cancel()
@@ -56,7 +56,7 @@ def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> as
 
 
 class _Jumper:
-    """Stands where a selector stands and lets time pass instead of waiting."""
+    """A selector that advances the virtual time instead of waiting."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -89,11 +89,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return super().call_at(rounded, callback, *args, context=context)
 
     def jump(self) -> None:
-        """To the next timer, exactly."""
+        """Advances the time to the next timer."""
         self.now = max(self.now, self._scheduled[0].when())
 
     def spawn(self, work: Coroutine[Any, Any, Any], *, group: Group | None, name: str) -> asyncio.Task[Any]:
-        """A task, and everything that it starts, in that group."""
+        """Creates a task in the group; tasks that it starts join the group too."""
         token = _group.set(group)
         try:
             return self.create_task(work, name=name)
@@ -101,10 +101,10 @@ class SimLoop(asyncio.BaseEventLoop):
             _group.reset(token)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: only timers and tasks."""
+        """Nothing to do: there are only timers and tasks."""
 
     def _write_to_self(self) -> None:
-        """Nobody else runs who would have to wake this loop."""
+        """Nothing to do: there are no other threads."""
 
 
 class SimClock:

@@ -1,8 +1,8 @@
-"""Processes of Pods, which outlive the control plane, and what fate has in store for them.
+"""Simulated processes of Pods, which outlive the control plane, and their outcomes.
 
-The fate of a Pod is drawn from the seed and from who it is (job, attempt, index, how many Pods stood there before), not
-from when it starts, so that faults change the timing of a run and not its story. Checks that concern processes (I5, I6,
-I15) stand here, at the place where a process starts.
+The outcome of a Pod is drawn from the seed and its identity (job, attempt, index, number of earlier Pods), not from its
+start time, so that faults change only the timing of a run. Checks of processes (I5, I6, I15) are made here, when a
+process starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HANGS = -1
 """Exit code of a process that ends only when it is killed."""
 KILLED = 137
 _TALKATIVE = 4
-"""In one world of so many programs report. It costs writes, and others find other mistakes."""
+"""In one of so many worlds programs report progress. Not in all, because it costs writes."""
 
 
 @dataclass(slots=True)
@@ -37,10 +37,10 @@ class Process:
     """The uid of the JobSet that the Pod belongs to."""
     attempt: int
     exit_code: int
-    """What it will end with."""
+    """The exit code it will have."""
     ended: bool = False
     vanished: bool = False
-    """It is gone without a trace: nobody knows its exit code."""
+    """It disappeared, and its exit code is unknown."""
 
 
 class Machine:
@@ -50,12 +50,12 @@ class Machine:
         self._disk = disk
         self._seed = seed
         self._trouble = trouble
-        """Chance that an attempt of a job does not go well."""
+        """Probability that an attempt of a job has a problem."""
         self.has_reports = seed % _TALKATIVE == _TALKATIVE - 1
-        """Whether programs say how far they are."""
+        """Whether programs report progress."""
         self.processes: dict[str, Process] = {}
         self.on_end: Callable[[Process], None] | None = None
-        """Set by the node agent of the day; a machine without one keeps exit codes until somebody asks."""
+        """Set by the current node agent; without one, exit codes are kept until requested."""
 
     def start(self, pod: Object) -> Process:
         meta = pod["metadata"]
@@ -108,7 +108,7 @@ class Machine:
             self._end(process)
 
     def forget(self, uid: str) -> None:
-        """The Pod is gone: nobody will ask again."""
+        """Called when the Pod is deleted."""
         self.processes.pop(uid, None)
 
     def _end(self, process: Process) -> None:

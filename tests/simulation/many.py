@@ -14,7 +14,7 @@ from tests.simulation.weather import FAULTS, FULL, list_faults
 
 _CHUNK = 20
 ENOUGH = 1000
-"""Seeds from which on every fault must have met every write site."""
+"""Number of seeds from which on every fault must have hit every write site."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Summary:
                 self.failures.append(result)
 
     def list_misses(self) -> list[str]:
-        """Write sites that a fault never met, though it could have."""
+        """Write sites that a possible fault never hit."""
         sites = sorted(site for site, fault in self.hits if not fault)
         return [f"{site}: {fault}" for site in sites for fault in list_faults(site) if not self.hits[site, fault]]
 
@@ -62,12 +62,12 @@ def _run_chunk(seeds: range) -> list[Result]:
 
 
 def run_seeds(first: int, count: int, *, workers: int = 0, failures: int = 5) -> Summary:
-    """Stops early once that many seeds have failed."""
+    """Stops early after `failures` failed seeds."""
     workers = workers or len(os.sched_getaffinity(0))
     chunks = [range(start, min(start + _CHUNK, first + count)) for start in range(first, first + count, _CHUNK)]
     summary = Summary()
     began = time.perf_counter()
-    # Forked, so that the catalogue and the base image are made once.
+    # Forked, so that the catalogue and the base state are built once.
     run_seed(first)
     with multiprocessing.get_context("fork").Pool(workers) as pool:
         for results in pool.imap_unordered(_run_chunk, chunks):

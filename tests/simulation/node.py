@@ -1,7 +1,7 @@
 """The node agent of a simulated control plane: brings Pods and processes together, as the real one does.
 
-It belongs to the control plane and dies with it; the processes do not (`machine`). Everything that it needs to know it
-finds again in the Pods and in the process table. A process starts only once the Pod that asks for it is durable.
+It is part of the control plane and crashes with it; the processes do not (`machine`). It recovers its state from the
+Pods and the process table. A process starts only when its Pod is durable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SimNode:
         self._alive = True
 
     def stop(self) -> None:
-        """The control plane is dead: timers that still fire find nobody."""
+        """Called after a crash: pending timers have no effect."""
         self._alive = False
         self._machine.on_end = None
 
@@ -115,12 +115,12 @@ class SimNode:
         process = self._machine.start(now)
         self._report_running(process)
         if self._machine.has_reports:
-            # Drawn apart, so that everything else in a world stays as it is.
+            # Uses a separate random sequence, so that the rest of the world does not change.
             pause = random.Random(meta["uid"]).choice((0.02, 0.5, 2.0))
             self._later(pause, self._say_progress, now)
 
     async def _say_progress(self, pod: Object) -> None:
-        """Its program reports how far it is, as through the status path. On the way nothing is remembered."""
+        """Writes a progress report of the program, as the status endpoint does."""
         meta, process = pod["metadata"], self._machine.processes.get(pod["metadata"]["uid"])
         name = (meta.get("labels") or {}).get(labels.JOBSET_NAME, "")
         trainjob = self._view.find(TRAIN_JOBS, meta["namespace"], name)

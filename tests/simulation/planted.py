@@ -1,8 +1,8 @@
 """Bugs to plant into the real code, to see that the simulation finds them (test plan L8).
 
-Each is one way in which such systems have really failed. A bug is either a change of what a reconciler is shown or
-answers, or a patch of one function of the store, the registry or the engine. `tests/sim` shows that each is found
-within a few seeds, and that the same seeds pass without it.
+Each bug has occurred in similar systems. It either changes the input or output of a reconciler, or patches one function
+of the store, the registry or the engine. `tests/sim` verifies that each is found within a few seeds, and that the same
+seeds pass without it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trainmaster.store.contract import EventType
 from trainmaster.store.state import StoreState
 
 Patched = tuple[Any, str, Callable[[Any], Any]]
-"""(class, attribute, from the original to what stands there instead)."""
+"""(class, attribute, function from the original to its replacement)."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Planted:
     name: str
     """What the bug does, for the test's name."""
     invariants: tuple[str, ...]
-    """By which of these it shows first."""
+    """The invariants that may detect it first."""
     controller: str = ""
-    """Whose reconciler is changed."""
+    """The controller whose reconciler is changed."""
     change: Callable[[Reconcile], Reconcile] | None = None
     patches: tuple[Patched, ...] = ()
     seeds: int = 60
-    """Within how many seeds it has to show."""
+    """The number of seeds within which it must be detected."""
     first: int = 0
-    """The seed to begin with: where it showed when it was last looked for from 0 on."""
+    """The first seed to run: one that is known to detect it."""
 
     def wrap(self, controllers: Sequence[Controller]) -> Sequence[Controller]:
         change = self.change
@@ -75,7 +75,7 @@ class Planted:
 
 
 class ChangedView:
-    """A view whose objects of some kinds look different."""
+    """A view that changes objects of some kinds."""
 
     def __init__(self, view: View, change: Callable[[GVR, Object], Object]) -> None:
         self._view = view
@@ -116,7 +116,7 @@ def rewrite(change: Callable[[Write], Write | None]) -> Callable[[Reconcile], Re
 
 
 class _Hasty(Now):
-    """The future, as if it were now."""
+    """A clock that is ahead."""
 
     def __init__(self, now: Now, seconds: float) -> None:
         super().__init__(now.wall + timedelta(seconds=seconds))
@@ -239,7 +239,7 @@ def _is_bound(gvr: GVR, obj: Object) -> bool:
 
 
 def _forget_requests(gvr: GVR, obj: Object) -> Object:
-    """What runs looks as if it took nothing, and so do the templates that places are kept for."""
+    """Running Pods, and templates with reservations, seem to request nothing."""
     if _is_bound(gvr, obj):
         light = [{**container, "resources": {}} for container in obj["spec"]["containers"]]
         return {**obj, "spec": {**obj["spec"], "containers": light}}
@@ -270,7 +270,7 @@ def _skip_second_ranks(write: Write) -> Write | None:
 
 def _ack_at_once(original: Any) -> Any:
     async def durable(self: StoreState, revision: int) -> None:
-        """Says so before it is true."""
+        """Returns before the revision is durable."""
 
     return durable
 
@@ -303,7 +303,7 @@ def _collect_the_living(original: Any) -> Any:
 
 def _start_too_soon(original: Any) -> Any:
     async def start_pod(self: SimNode, pod: Object) -> None:
-        """Without waiting for the commit."""
+        """Starts the process without waiting for the commit."""
         meta = pod["metadata"]
         now = self._view.find(PODS, meta["namespace"], meta["name"])
         if now is not None and now["metadata"]["uid"] == meta["uid"] and "deletionTimestamp" not in now["metadata"]:
@@ -314,7 +314,7 @@ def _start_too_soon(original: Any) -> Any:
 
 def _start_again(original: Any) -> Any:
     def run(self: SimNode, client: Any, view: Any) -> Any:
-        """After a restart nobody looks into the process table."""
+        """Ignores the process table after a restart."""
         self._machine.processes.clear()
         return original(self, client, view)
 
@@ -322,7 +322,7 @@ def _start_again(original: Any) -> Any:
 
 
 def _forget_the_version(write: Write) -> Write:
-    """The status is written whatever it has become since."""
+    """Writes the status without checking the resourceVersion."""
     if not isinstance(write, Patch) or write.subresource != "status":
         return write
     head = {key: value for key, value in write.patch.get("metadata", {}).items() if key != "resourceVersion"}
@@ -369,7 +369,7 @@ BUGS: tuple[Planted, ...] = (
         ("I6",),
         "job",
         rewrite(_name_pods_at_random()),
-        # The manager waits until its view shows its own writes, which hides this bug nearly always: without that too.
+        # The manager waits until its view shows its own writes, which usually hides this bug, so disable that too.
         ((Manager, "_is_behind", _see_no_lag),),
         seeds=200,
     ),

@@ -1,6 +1,6 @@
-"""Bugs of retention to plant: ways to lose a TrainJob, to take one too early, or to take the wrong one.
+"""Bugs of retention to plant: losing a TrainJob, deleting one too early, or deleting the wrong one.
 
-The first is the one that all of this began with: a clean-up that meets a conflict and is never tried again.
+The first is the original bug report: a cleanup that gets a conflict and is never retried.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trainmaster.kit.timeline import Now
 
 
 def _give_up(inner: Reconcile) -> Reconcile:
-    """What was asked for once is taken for done, whatever the answer."""
+    """Treats a request as done, whatever the response."""
     tried: set[str] = set()
 
     def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
@@ -47,7 +47,7 @@ def _give_up(inner: Reconcile) -> Reconcile:
 
 
 def _delete_by_name(original: Any) -> Any:
-    """Whatever the name stands for by now: without uid and version."""
+    """Deletes by name, without uid and version."""
 
     def delete(self: ObjectRegistry, call: Any, kind: Any, namespace: str, name: str, options: Any = None) -> Any:
         if kind.kind == "TrainJob" and options is not None:
@@ -72,7 +72,7 @@ def _skip_the_record(inner: Reconcile) -> Reconcile:
 
 
 def _look_at_the_clock_late(inner: Reconcile) -> Reconcile:
-    """The end is only remembered once somebody wants to be counted from it. Found by this simulation."""
+    """Records the end of a job only when a TTL needs it. This simulation found it."""
 
     def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
         trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
@@ -102,7 +102,7 @@ DELETES_BY_NAME = Planted(
     first=42,
 )
 LOOKS_LATE = Planted("looks at the clock late", ("I13",), "retention", _look_at_the_clock_late)
-"""In `tests/sim/test_scenarios.py`: chance needs a thousand seeds for it."""
+"""In `tests/sim/test_scenarios.py`: random seeds need about a thousand runs to find it."""
 RETENTION_BUGS: tuple[Planted, ...] = (
     GIVES_UP,
     DELETES_BY_NAME,

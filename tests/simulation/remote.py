@@ -1,7 +1,7 @@
-"""The way to the server from outside: for users, and for the operator with its faults.
+"""Access to the server from outside, for users and for the operator, with faults.
 
-`RemoteClient` is the in-process client with a network in between: calls take time, wait for the server, fail when it
-dies under them, and answers come only once they are durable. Watches deliver what is durable, late, and may break.
+`RemoteClient` is the in-process client behind a simulated network: calls take time, wait for the server, fail if it
+crashes, and return only durable results. Watches deliver durable events late, and may break.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FindServer = Callable[[], Server | None]
 
 
 class RemoteClient(LocalClient):
-    """`crash`: how the process of this client dies; only a client with one is met by faults at its writes."""
+    """`crash`: crashes the process of this client; without it, its writes have no faults."""
 
     def __init__(
         self, world: World, get_server: FindServer, who: str, *, crash: Callable[[], None] | None = None
@@ -55,7 +55,7 @@ class RemoteClient(LocalClient):
         self.stale: Callable[[], bool] = lambda: False
 
     async def _reach(self) -> Server:
-        """The server, after the way to it. ConnectionError when nobody answers."""
+        """The server, after the network delay. ConnectionError if it is down."""
         await asyncio.sleep(self._world.draw_latency())
         server = self._find()
         if server is None or not server.answers:
@@ -63,7 +63,7 @@ class RemoteClient(LocalClient):
         return server
 
     async def _ask(self, server: Server, call: Awaitable[T]) -> T:
-        """The answer, once everything it tells of is durable."""
+        """The response, when it is durable."""
         with self._world.acting.as_(self._who):
             answer = await call
         try:
@@ -128,7 +128,7 @@ class RemoteClient(LocalClient):
         return await self._write(server, Delete(gvr, namespace, name), call)
 
     async def durable(self, revision: int) -> None:
-        """What was answered is durable."""
+        """Nothing to wait for: responses are durable."""
 
     async def _write(self, server: Server, write: Write, call: Callable[[], Awaitable[Object]]) -> Object:
         world = self._world
@@ -163,14 +163,14 @@ class RemoteClient(LocalClient):
         return answer
 
     async def _land_late(self, server: Server, write: Write, call: Callable[[], Awaitable[Object]]) -> None:
-        """The request was on its way when its sender died or gave up; it arrives when others have gone on."""
+        """Delivers a request late, after its sender crashed or timed out."""
         world = self._world
         await asyncio.sleep(world.random.random() * 8.0)
         if not server.answers or world.calm:
             return
         world.trace.note("fault", f"a late write arrives: {get_site(self._who, write)}")
         try:
-            # Under another name: whether it was time is decided by the life that sent it.
+            # With another actor name, because the sender's timing was checked when it was sent.
             with world.acting.as_(f"late {self._who}"):
                 await call()
         except status.StatusError as error:
@@ -250,9 +250,9 @@ class LateWatch:
 
 
 class Operator(Life):
-    """One life of the controllers outside of the server: plans in order, views that lag.
+    """One run of the controllers outside of the server: ordered plans, lagging views.
 
-    Those for TrainJobs are wired as on a cluster, with a watch cache; the others see the past (`lagging`).
+    Those for TrainJobs use a watch cache, as on a cluster; the others use a lagging view (`lagging`).
     """
 
     def __init__(self, world: World, get_server: FindServer, crash: Callable[[], None]) -> None:
@@ -304,7 +304,7 @@ class Operator(Life):
         return applied
 
     def _is_stale(self, cache: WatchCache) -> bool:
-        """Whether the cache has not seen everything that it should know of."""
+        """Whether the cache is behind the store."""
         newest = self.world.newest
         return any(int(cache.resource_version(gvr) or 0) < newest.get(bucket_of(gvr), 0) for gvr in self._gvrs)
 
@@ -314,6 +314,6 @@ class Operator(Life):
 
 
 ABROAD = ("trainjob", "retention", "history-limits")
-"""Controllers that also run on foreign clusters."""
+"""Controllers that also run on other clusters."""
 _ALSO_READ = (SERVICES, CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS, NODES)
-"""What reconcilers look up without being woken by it."""
+"""Kinds that reconcilers read without being triggered by them."""

@@ -1,6 +1,6 @@
-"""Invariants of what programs report (I19): the present attempt's words stay, and an earlier one's go.
+"""Invariants of progress reports (I19): those of the current attempt stay, those of earlier attempts are removed.
 
-Reports carry who sent them, so the first is judged without any clock, at every write. The second is judged at rest, by
+Reports contain their sender, so the first is checked at every write, without a clock. The second is checked at rest, by
 the stored times. Imported for its checks, which register themselves.
 """
 
@@ -28,7 +28,7 @@ def read_marks(report: Mapping[str, Any]) -> dict[str, str]:
 
 @steps.invariant("I19")
 def check_words_stay(step: Step) -> str | None:
-    """What the present attempt said is taken away by nobody."""
+    """Reports of the current attempt are never removed."""
     before = find_report(step.before)
     if step.bucket != TRAIN_JOBS or before is None or step.after is None or find_report(step.after) is not None:
         return None

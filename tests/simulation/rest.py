@@ -1,6 +1,6 @@
-"""Invariants that hold once the faults are over and everything has come to rest. One function each.
+"""Invariants that hold after the faults, when nothing changes any more. One function each.
 
-Each yields a message for everything that is not as it should be. `Rest` is the world as it then is.
+Each yields a message for every violation. `Rest` is the final state of the world.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Rest:
     objects: Mapping[tuple[str, str], Object]
     processes: Mapping[str, Process]
     disturbed: set[str]
-    """Names of TrainJobs that somebody has meddled with."""
+    """Names of TrainJobs that users have interfered with."""
     records: Mapping[str, str] | None = None
-    """With a history: uid of a TrainJob to the verdict on record."""
+    """With a history: uid of a TrainJob to its recorded end."""
     publishes: bool = True
-    """Whether TrainJobs say how long they are kept."""
+    """Whether `status.retention` is written."""
 
     def list(self, bucket: str) -> Sequence[Object]:
         return [obj for (place, _), obj in sorted(self.objects.items()) if place == bucket]
@@ -53,7 +53,7 @@ class Rest:
 
 
 SNAPSHOT = "-runtime-snapshot"
-"""What the name of a TrainJob's copy of its runtime ends with."""
+"""The suffix of the name of a runtime snapshot."""
 
 Check = Callable[[Rest], Iterable[str]]
 REST_CHECKS: list[tuple[str, Check]] = []
@@ -131,7 +131,7 @@ def _judge(rest: Rest, trainjob: Object) -> str:
 
 
 def _judge_waiting(rest: Rest, trainjob: Object, reason: str) -> str:
-    """A reason must still hold; one that is over keeps a job waiting for ever."""
+    """The reason for waiting must still be true; otherwise the job would wait forever."""
     name = trainjob["metadata"]["name"]
     place = f"{trainjob['metadata']['namespace']}/{name}"
     if reason == "RuntimeNotFound":
@@ -156,7 +156,7 @@ def _judge_waiting(rest: Rest, trainjob: Object, reason: str) -> str:
 
 
 def _judge_running(rest: Rest, jobset: Object) -> str:
-    """Something of it must run, or it starves (I11); and what runs must be whole."""
+    """Some of its Pods must run, or it starves (I11); and the running gang must be complete."""
     jobs = rest.list_owned(JOBS, jobset)
     if not jobs:
         return "should run and its JobSet has no Jobs"
@@ -189,7 +189,7 @@ def check_job_counts(rest: Rest) -> Iterable[str]:
 
 @invariant("I8")
 def check_jobset_counts(rest: Rest) -> Iterable[str]:
-    """What a JobSet says of its Jobs is what they say of themselves, and the TrainJob repeats it."""
+    """The counts in a JobSet's status match its Jobs, and those of the TrainJob match the JobSet's."""
     for jobset in rest.list(JOB_SETS):
         jobs = rest.list_owned(JOBS, jobset)
         finished = bool(find_verdict(JOB_SETS, jobset))
@@ -220,7 +220,7 @@ def check_trainjob_repeats_its_jobset(rest: Rest) -> Iterable[str]:
 
 @invariant("I13")
 def check_nothing_is_overdue(rest: Rest) -> Iterable[str]:
-    """Every TTL and deadline here is shorter than the silence before this check."""
+    """Every TTL and deadline here is shorter than the quiet time before this check."""
     for jobset in rest.list(JOB_SETS):
         if find_verdict(JOB_SETS, jobset) and "ttlSecondsAfterFinished" in jobset["spec"]:
             yield f"{get_name(jobset)} has outlived its TTL"
@@ -232,7 +232,7 @@ def check_nothing_is_overdue(rest: Rest) -> Iterable[str]:
 
 @invariant("I10")
 def check_stories_end_as_told(rest: Rest) -> Iterable[str]:
-    """A job that nobody meddled with is Complete exactly if all Pods of its last attempt succeeded."""
+    """A job without interference is Complete if and only if all Pods of its last attempt succeeded."""
     for trainjob in rest.list(TRAIN_JOBS):
         verdict = find_verdict(TRAIN_JOBS, trainjob)
         jobset = rest.find_jobset(trainjob)
@@ -249,5 +249,5 @@ def check_stories_end_as_told(rest: Rest) -> Iterable[str]:
 
 
 def _is_patient(rest: Rest, jobset: Object) -> bool:
-    """Its Jobs replace failed Pods themselves."""
+    """Whether its Jobs replace failed Pods themselves."""
     return any(job["spec"].get("backoffLimit", 6) > 0 for job in rest.list_owned(JOBS, jobset))

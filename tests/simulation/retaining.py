@@ -1,8 +1,8 @@
-"""Invariants of retention: no job goes early, late, twice, unrecorded or in place of another (I7, I13, I18).
+"""Invariants of retention: no job is deleted early, late, twice, unrecorded or instead of another (I7, I13, I18).
 
-What is in force is worked out here once more, by the book and from what the controllers' view shows them, never with
-the code that decides it in the product. The job itself is taken as it is when it goes: an accepted longer TTL counts,
-and a job made anew under the name is another one. Imported for its checks, which register themselves.
+The effective TTL is computed independently of the product's code (`book`), from what the controllers' view shows. The
+job itself is taken as it is when it is deleted: an accepted longer TTL counts, and a new job of the same name is
+another one. Imported for its checks, which register themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trainmaster.api.meta import Object
 _KEEPERS = (RETENTION, LIMITS)
 _LATE = tuple(f"late {name}" for name in _KEEPERS)
 _SHORT = 60
-"""Seconds; longer terms outlast the world."""
+"""Seconds; longer TTLs do not end within a run."""
 RUNTIME_BUCKET = "trainer.kubeflow.org/clustertrainingruntimes"
 
 
@@ -29,7 +29,7 @@ RUNTIME_BUCKET = "trainer.kubeflow.org/clustertrainingruntimes"
 
 
 def _is_deletion(step: Step) -> bool:
-    """Of a TrainJob that nobody had deleted before."""
+    """Whether the step begins the deletion of a TrainJob."""
     if step.bucket != TRAIN_JOBS or step.before is None or is_going(step.before):
         return False
     return step.after is None or is_going(step.after)
@@ -120,7 +120,7 @@ def check_history_has_what_is_over(rest: Rest) -> Iterable[str]:
 
 @resting.invariant("I7")
 def check_nothing_of_a_gone_job_is_left(rest: Rest) -> Iterable[str]:
-    """Beyond owner references: what is labelled as part of a gang whose JobSet is gone, and every single reference."""
+    """Not only by owner references: also objects with labels of a deleted JobSet."""
     uids = {obj["metadata"]["uid"] for obj in rest.objects.values()}
     for obj in rest.objects.values():
         gang = (obj["metadata"].get("labels") or {}).get(labels.JOBSET_UID)

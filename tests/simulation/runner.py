@@ -1,6 +1,6 @@
-"""Runs one seed: faults and users for a minute, then calm until everything rests, then one more look by everybody.
+"""Runs one seed: faults and users for a minute, then no faults until nothing changes, then a restart of all processes.
 
-`run_seed` is all that tests and tools need. The same seed gives the same digest, in any process.
+Tests and tools call `run_seed`. The same seed gives the same digest in any process.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from trainmaster.engine.controller import Controller
 SPAN = 60.0
 """Virtual seconds of faults."""
 QUIET = 130.0
-"""Longer than every pause, TTL, deadline and back-off of the jobs here: who writes nothing for so long, rests."""
+"""Longer than every TTL, deadline and back-off of the jobs here: without writes for so long, the world is at rest."""
 PATIENCE = 30
-"""Stretches of QUIET seconds after which a world that still writes counts as restless."""
+"""Number of intervals of QUIET seconds after which a world that still writes is a violation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Result:
     hits: Counter[tuple[str, str]]
     violations: Sequence[Violation]
     timeline: str
-    """Only where something was violated, or asked for."""
+    """Only after a violation, or if requested."""
 
 
 def run_seed(
@@ -63,7 +63,7 @@ def run_seed(
     timeline: bool = False,
     lines: int = SHOWN,
 ) -> Result:
-    """`weather` and `deeds` take the place of what the seed would draw."""
+    """`weather` and `deeds` override those of the seed."""
     base = build_base()
     loop = SimLoop()
     world = World(seed, loop, Disk(base.image, base.revision), base.catalogue, weather=weather)
@@ -88,7 +88,7 @@ def run_seed(
 
 @contextmanager
 def _quiet_process() -> Iterator[None]:
-    """No log lines (faults make thousands), and no garbage collection in the middle of things."""
+    """Disables logging (faults cause thousands of lines) and garbage collection."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     collects = gc.isenabled()
@@ -194,7 +194,7 @@ class _Run:
         self.checker.memory.timers.calm_since = self.world.loop.now
         self.world.trace.note("weather", "the faults are over")
         if self.world.weather.drop:
-            # Whatever was never told is found by whoever looks at everything: a fresh start does.
+            # A restart lists all objects, and so finds changes whose notices were lost.
             self._restart()
 
     def _restart(self) -> None:
@@ -221,7 +221,7 @@ class _Run:
                 world.trace.violate(number, message)
 
     async def _look_again(self) -> None:
-        """Everybody starts anew and looks at everything: nobody finds anything to write (I9, I16)."""
+        """Restarts all processes, which list all objects: there must be nothing to write (I9, I16)."""
         before = self.checker.writes
         self.world.trace.note("weather", "everybody looks again")
         self._server.crash()

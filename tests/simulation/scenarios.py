@@ -1,7 +1,6 @@
-"""Stories that are told on purpose, beside those that seeds draw: each is one race, with just the faults it needs.
+"""Fixed scenarios, in addition to those drawn from seeds: each is one race, with only the faults it needs.
 
-A seed still decides the small things (how long calls take, what the processes do), so a few seeds tell a story in a few
-ways.
+A seed still decides the details (how long calls take, what the processes do), so a few seeds give a few variants.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LAGGING = Weather(
     clock_steps=0,
     hasty=False,
 )
-"""Nothing fails, but everybody sees the past."""
+"""Nothing fails, but all views lag."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Scenario:
     weather: Weather
     deeds: Sequence[Deed]
     seeds: Sequence[int]
-    """Whose processes end in time."""
+    """Seeds whose processes end in time."""
 
 
 def _build_job(seconds: int | None) -> Object:
@@ -61,7 +60,7 @@ CONFLICT = Scenario(
     (Deed(0.5, "submit", "job-0", _build_job(3)), *(Deed(1.0 + n * 0.1, "edit", "job-0") for n in range(250))),
     (6, 8, 10, 14),
 )
-"""The race of the report: the delete meets a 409, because its version is that of a moment ago."""
+"""The reported race: the delete gets a 409, because its resourceVersion is outdated."""
 
 REPLACED = Scenario(
     "a job is made anew while the delete of the old one is on its way",
@@ -72,7 +71,7 @@ REPLACED = Scenario(
     ),
     (0, 8, 10, 12),
 )
-"""Its name is free as soon as it is gone; a delete that was lost on its way may arrive only then."""
+"""A new job has the same name, and a delayed delete for the old one arrives afterwards."""
 
 SET_LATE = Scenario(
     "a TTL is set long after the end, and the wall clock was set in between",
@@ -83,4 +82,4 @@ SET_LATE = Scenario(
     ),
     (10, 14, 16, 20),
 )
-"""The end was seen before the clock jumped, so the jump must not count."""
+"""The end was seen before the clock was set, so the step must not count."""

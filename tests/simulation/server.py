@@ -1,8 +1,8 @@
-"""One life of the server: the store from what is on disk, the registry, the node agent; embedded also the controllers.
+"""One run of the server: the store from disk, the registry, the node agent, and in embedded mode the controllers.
 
-Embedded, the engine is wired as `app.workloads` does it: the in-process client, the current view, one transaction per
-plan. Between them stand the faults: a crash before a plan, or after it while its commit is on its way, and notices that
-come late, twice or never.
+In embedded mode the engine is composed as in `app.workloads`: the in-process client, the current view, one transaction
+per plan. The faults are crashes before a plan, or after it during its commit, and notices that are late, duplicated or
+lost.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Server(Life):
 
 
 class UnreliableFeed:
-    """Notices that come late, twice, or never, and therefore out of order."""
+    """Delivers notices late, twice, or never, and therefore out of order."""
 
     def __init__(self, world: World, feed: Feed) -> None:
         self._world = world

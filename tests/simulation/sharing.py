@@ -1,7 +1,7 @@
-"""Invariants of sharing one node (I17): never more given out than there is, no GPU twice, no gang half.
+"""Invariants of sharing one node (I17): no overcommitment, no GPU leased twice, no partial gangs.
 
-The first two hold at every binding: only the scheduler binds, and it decides on no past before its own writes. The last
-is judged at rest: a crash may cut a plan, and the rest must follow. Imported for its checks, which register themselves.
+The first two hold at every binding: only the scheduler binds, and its view includes its own writes. The last is checked
+at rest, because a crash may interrupt a plan. Imported for its checks, which register themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trainmaster.api.pods.requests import Amounts, add_into, count_requests, rea
 
 NODE = ("nodes", "local")
 STATUS: Object = {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "100", "nvidia.com/gpu": "2"}}
-"""What the simulated node offers: little, so that jobs get into each other's way."""
+"""The capacity of the simulated node: small, so that jobs compete."""
 _SIZES: tuple[dict[str, str], ...] = (
     {},
     {"cpu": "1"},
@@ -30,12 +30,12 @@ _SIZES: tuple[dict[str, str], ...] = (
     {"cpu": "4"},
 )
 _CROWDED = 3
-"""In one world of so many jobs ask for something. In the others nothing keeps Pods from starting at once, which is what
-finds mistakes in the order of things."""
+"""In one of so many worlds jobs request resources. In the others Pods can always start at once, which finds bugs in the
+order of actions."""
 
 
 def set_size(seed: int, trainjob: Object) -> None:
-    """What each node of the job asks for. Drawn apart, so that everything else in a world stays as it is."""
+    """Sets the resources of each node, with a separate random sequence, so that the rest does not change."""
     if seed % _CROWDED:
         return
     meta, trainer = trainjob["metadata"], trainjob["spec"]["trainer"]

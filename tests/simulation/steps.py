@@ -1,7 +1,7 @@
-"""Invariants that hold at every write. One function each: a message when it is broken, else None.
+"""Invariants that hold at every write. One function each: returns a message if it is violated, else None.
 
-A `Step` is one event of the store with the objects before and after it, who wrote it, and the state of all objects as
-it was before (`shadow`). Checks only look; they never change anything.
+A `Step` is one event of the store with the object before and after it, the writer, and the state of all objects before
+it (`shadow`). Checks never change anything.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TERMINAL = {
 }
 TRAIN_JOBS, JOB_SETS, JOBS, PODS = *TERMINAL, "pods"
 KEEPERS = {"trainjob": TRAIN_JOBS, "jobset": JOB_SETS, "job": JOBS, "scheduler": PODS}
-"""Which kind a controller works for."""
+"""Controller to the kind that it reconciles."""
 OWN_KINDS = {TRAIN_JOBS: "TrainJob", JOB_SETS: "JobSet", JOBS: "Job"}
 
 
 @dataclass
 class Memory:
-    """What checks remember over the life of a world, because the store forgets it."""
+    """Data that checks keep during a run, because the store does not."""
 
     ended_pods: dict[str, set[str]] = field(default_factory=dict)
     """Job uid to uids of its Pods that have failed or were deleted."""
@@ -50,7 +50,7 @@ class Step:
     after: Object | None
     """None: the object is gone."""
     now: float
-    """Seconds since the world began; the wall clock may say anything."""
+    """Seconds since the start of the run, independent of the wall clock."""
     shadow: Mapping[tuple[str, str], Object]
     uids: Mapping[str, tuple[str, str]]
     memory: Memory
@@ -153,7 +153,7 @@ def check_restarts(step: Step) -> str | None:
 
 @invariant("I8")
 def check_failures_are_counted_once(step: Step) -> str | None:
-    """A Job never counts more failures than Pods of it have failed or were deleted; a failed one takes all down."""
+    """A Job never counts more failures than it has failed or deleted Pods."""
     if step.bucket != JOBS or step.after is None:
         return None
     has_failed = is_true(list_conditions(step.after), "FailureTarget")
@@ -188,7 +188,7 @@ def check_nothing_is_made_after_the_end(step: Step) -> str | None:
 
 @invariant("I6")
 def check_one_pod_per_index(step: Step) -> str | None:
-    """Two Pods of one Job and index, neither ended nor going, would be two ranks of the same number."""
+    """A Job has at most one active Pod per index, because two would have the same rank."""
     if step.bucket != PODS or step.before is not None or step.after is None or step.actor != "job":
         return None
     index = (step.after["metadata"].get("annotations") or {}).get(labels.COMPLETION_INDEX)
@@ -206,7 +206,7 @@ def check_one_pod_per_index(step: Step) -> str | None:
 
 @invariant("I6")
 def check_attempt_is_current(step: Step) -> str | None:
-    """A Job of an attempt that is over is not made any more."""
+    """No Job is created for an attempt that is over."""
     if step.bucket != JOBS or step.before is not None or step.after is None or step.actor != "jobset":
         return None
     owner = step.find_owner(step.after)
@@ -217,7 +217,7 @@ def check_attempt_is_current(step: Step) -> str | None:
 
 @invariant("I7")
 def check_ownership(step: Step) -> str | None:
-    """A controller changes and deletes only its own object, and children that name that object's uid."""
+    """A controller changes and deletes only its own object and children with that object's uid as their owner."""
     kept = KEEPERS.get(step.actor)
     if kept is None or kept == step.bucket or step.before is None:
         return None
@@ -231,7 +231,7 @@ def check_ownership(step: Step) -> str | None:
 
 @invariant("I7")
 def check_collection(step: Step) -> str | None:
-    """Garbage collection takes nothing whose owner is there."""
+    """Garbage collection deletes no object whose owner exists."""
     if step.actor != SERVER or step.before is None or is_going(step.before):
         return None
     if step.after is not None and not is_going(step.after):
@@ -276,7 +276,7 @@ def check_deadline_is_over(step: Step) -> str | None:
 
 @invariant("I13")
 def check_pause_between_restarts(step: Step) -> str | None:
-    """The n-th restart follows 1, 2, 4 ... 60 s after the failure that causes it; the first at once."""
+    """The first restart follows the failure immediately, later ones after 1, 2, 4 ... 60 s."""
     if step.actor != "jobset" or step.bucket != JOB_SETS or step.before is None or step.after is None:
         return None
     old, new = get_number(step.before, "restarts"), get_number(step.after, "restarts")
@@ -289,7 +289,7 @@ def check_pause_between_restarts(step: Step) -> str | None:
         if bucket == JOBS and get_controller_uid(job) == step.before["metadata"]["uid"]
         if (end := find_end(job, "Failed")) is not None
     ]
-    # The first failure counts; after the clock was set, nobody can say which that was.
+    # The first failure counts; after the clock was set, it is unknown which one that was.
     wrongs = [step.memory.timers.judge(end, min(60, 2 ** (old - 1)), step.now) for end in failures]
     return f"{show(step)} restarts {wrongs[0]}" if wrongs and all(wrongs) else None
 
@@ -309,7 +309,7 @@ def check_pause_before_replacement(step: Step) -> str | None:
 
 
 def remember(step: Step) -> None:
-    """Keeps what later checks need; called before them."""
+    """Records data for later checks; called before them."""
     if step.bucket != PODS:
         return
     obj: Any = step.after if step.after is not None else step.before

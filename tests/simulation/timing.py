@@ -1,8 +1,8 @@
-"""When spans that began at a stored time are over, by the book, told apart from how the product does it.
+"""An independent computation of when timeouts that began at a stored time end, for comparison with the product.
 
-Before every pass the controllers' view is looked at: a stored time that it shows for the first time in the life of the
-process is anchored there. From that follows when a TTL, a deadline or a pause ends, however often the wall clock is
-set. Acting before that moment is a violation, and so is acting long after it once the faults are over (I13).
+Before every pass, each stored time that the controllers' view shows for the first time since the process started is
+mapped to boot time. From that follows when a TTL, a deadline or a back-off ends, however often the wall clock is set.
+Acting earlier is a violation, and so is acting much later once the faults are over (I13).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Key = tuple[str, str, str]
 
 ROUNDING = 0.000_01
 SETTLED = 20.0
-"""Seconds without faults after which nothing is late any more: the longest stall and the longest downtime are over."""
+"""Seconds without faults after which nothing may be late any more; longer than every stall and downtime."""
 LATE = 2.5
-"""Seconds; what a pass needs that is woken for a moment, with deadlines rounded up to a second."""
+"""Allowed delay of a pass in seconds, with deadlines rounded up to a second."""
 
 
 class Timers:
     def __init__(self) -> None:
         self._seen: dict[Key, tuple[float, float]] = {}
-        """(when it began, when it was first seen), both on boot time."""
+        """(start, time when first seen), both in boot time."""
         self.calm_since: float | None = None
 
     def begin_life(self) -> None:
-        """The controllers start: everything is seen for the first time again."""
+        """Called when the controllers start: forgets all times."""
         self._seen.clear()
 
     def look(self, controller: str, view: View, request: Request, wall: datetime, boot: float) -> None:
@@ -45,7 +45,7 @@ class Timers:
                 self._seen[key] = (boot - max(0.0, (wall - parse_time(key[2])).total_seconds()), boot)
 
     def judge(self, key: Key, seconds: float, boot: float, *, since: float = 0.0) -> str:
-        """What is wrong with acting now on the end of that span; "" when nothing is. `since`: nobody could before."""
+        """Why acting now on the end of the timeout is wrong; "" if it is not. `since`: the earliest possible time."""
         seen = self._seen.get(key)
         if seen is None:
             return "without having looked at the time"
@@ -82,7 +82,7 @@ def _list_times(controller: str, view: View, request: Request) -> Iterator[Key]:
 
 
 def get_start(trainjob: Object) -> Key:
-    """Where the deadline of a TrainJob counts from: its creation, or when it was last resumed."""
+    """The start of a TrainJob's deadline: its creation, or when it was last resumed."""
     resumed = find_condition(list_conditions(trainjob), "Suspended")
     start = trainjob["metadata"]["creationTimestamp"] if resumed is None else resumed["lastTransitionTime"]
     return trainjob["metadata"]["uid"], "started", start
@@ -96,6 +96,6 @@ def find_end(obj: Object, kind: str) -> Key | None:
 
 
 def get_pause(job: Object) -> tuple[Key, int] | None:
-    """(since when the Pods of a Job wait, how many have failed); None when they do not."""
+    """(start of a Job's back-off, number of failed Pods); None if there is none."""
     books = read_books(Job(job))
     return ((job["metadata"]["uid"], f"failure {books.failures}", books.at), books.failures) if books.at else None

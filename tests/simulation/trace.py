@@ -1,7 +1,7 @@
-"""What happened in a run: a digest over everything, the last lines in readable form, hits of faults, violations.
+"""The trace of a run: a digest, the last steps as text, hits of faults, violations.
 
-The digest is what makes replay checkable: it covers every stored byte, every fault and every process, in order and
-with its virtual time. The lines are only rendered when somebody has to read them.
+The digest verifies a replay: it covers every stored byte, every fault and every process, in order and with its virtual
+time. The text is only rendered if needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Trace:
         self._digest = hashlib.blake2b(digest_size=16)
         self._lines: deque[tuple[float, str, str | Event]] = deque(maxlen=KEPT)
         self._until: list[tuple[float, str, str | Event]] | None = None
-        """What led to the first violation."""
+        """The steps before the first violation."""
         self.violations: list[Violation] = []
         self.hits: Counter[tuple[str, str]] = Counter()
         """(write site, fault) to how often."""
@@ -81,7 +81,7 @@ def describe(event: Event) -> str:
 
 
 def summarise(obj: Object) -> str:
-    """The few facts of an object that a reader of a timeline wants."""
+    """A short summary of an object for the timeline."""
     status = obj.get("status") or {}
     spec = obj.get("spec") or {}
     facts = [f"uid {obj['metadata'].get('uid', '')[:8]}"]

@@ -1,7 +1,7 @@
-"""Users of a simulated server: they submit TrainJobs, change their minds, and meddle with what is not theirs.
+"""Simulated users: they submit TrainJobs, change and delete them, and interfere with objects of others.
 
-All of it is drawn from the seed before the run begins, as a list of deeds with their times. A user who gets no answer
-asks again, like a person with kubectl; what the server refuses is noted and left at that.
+All actions and their times are drawn from the seed before the run begins. A user retries if there is no response, like
+a person with kubectl; refusals are recorded and not retried.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Deed:
     what: str
     job: str
     obj: Object | None = None
-    """What is submitted or changed, where it is not left to chance."""
+    """The object to submit or change, if it is not random."""
 
 
 def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
-    """What users do in this run, in order."""
+    """The actions of users in this run, in order."""
     deeds = [Deed(random_.random() * span, "appear", LATE)]
     for number in range(random_.choice((1, 2, 2, 3))):
         name = f"job-{number}"
@@ -64,7 +64,7 @@ def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
 
 
 SQUATS = ("squat JobSet", "squat Service", "squat Job", "squat ConfigMap")
-"""Somebody else makes an object under a name that the job will need; with "un" before it, takes it away again."""
+"""Creates a foreign object with a name that the job will need; with the prefix "un", deletes it."""
 RETAINING = (
     "change the TTL",
     "change a runtime's TTL",
@@ -74,7 +74,7 @@ RETAINING = (
     "release",
     "make it anew once it is gone",
 )
-"""What people do about how long jobs are kept (`wishes`)."""
+"""Actions about retention (`wishes`)."""
 MEDDLING = (
     "suspend",
     "suspend",
@@ -94,20 +94,20 @@ MEDDLING = (
     "submit",
 )
 _IMPATIENCE = 0.4
-"""Seconds between two looks of somebody who waits for a name to become free."""
+"""Polling interval of a user who waits until a name is free."""
 STEADY = ("submit", "edit", "storm", "edit the JobSet", "delete the Service", *RETAINING)
-"""Deeds after which a job must still end as its Pods do."""
+"""Actions that must not change the outcome of a job."""
 
 
 def add_wishes(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
-    """The deeds, and among them what people do about retention."""
+    """Adds actions about retention."""
     submissions = {deed.job: deed.time for deed in reversed(deeds) if deed.what == "submit"}
     wishes = draw_wish_times(seed, span, sorted(submissions.items()))
     return sorted([*deeds, *(Deed(wish.time, wish.what, wish.name) for wish in wishes)], key=lambda deed: deed.time)
 
 
 def add_restarts(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
-    """The deeds, and among them restarts that people ask for; drawn apart, so that they move nothing else."""
+    """Adds restarts, with a separate random sequence, so that the rest does not change."""
     random_ = random.Random(f"restarts/{seed}")
     submissions = {deed.job: deed.time for deed in reversed(deeds) if deed.what == "submit"}
     more = [
@@ -222,7 +222,7 @@ class Users:
                 self._world.late.append(self._world.loop.create_task(self._make_anew(deed.job)))
 
     async def _make_anew(self, name: str) -> None:
-        """Beside everything else: the next job under the name, as soon as the name is free."""
+        """Concurrently creates a new job of the same name, as soon as the name is free."""
         while not self._world.calm:
             await asyncio.sleep(_IMPATIENCE)
             try:
@@ -236,7 +236,7 @@ class Users:
                 return
 
     async def _release(self, name: str) -> None:
-        """Until it is true: nobody else will."""
+        """Retries until the finalizer is removed."""
         for _ in range(100):
             found = await self._try(lambda: self._client.get(TRAIN_JOBS, name, NAMESPACE), tries=100)
             finalizers = (found or {}).get("metadata", {}).get("finalizers") or ()
@@ -269,7 +269,7 @@ class Users:
                     await self._delete(PODS, found, grace=0)
 
     async def _restart(self, name: str) -> None:
-        """As `trainmaster restart`: one write, that counts on from what is seen."""
+        """Like `trainmaster restart`: one write with the next attempt number."""
         job = await self._try(lambda: self._client.get(TRAIN_JOBS, name, NAMESPACE))
         jobset = await self._try(lambda: self._client.get(JOB_SETS, name, NAMESPACE))
         if job is not None:
@@ -277,7 +277,7 @@ class Users:
             await self._patch(TRAIN_JOBS, name, {"metadata": meta})
 
     async def _storm(self, name: str) -> None:
-        """Somebody else's controller gone wild: it touches everything of a job, again and again."""
+        """A faulty foreign controller: it changes all objects of a job repeatedly."""
         for number in range(self._random.choice((5, 20))):
             gvr = self._random.choice((TRAIN_JOBS, JOB_SETS, JOBS, PODS))
             found = name if gvr in (TRAIN_JOBS, JOB_SETS) else await self._pick(gvr, name)
@@ -285,7 +285,7 @@ class Users:
                 await self._patch(gvr, found, {"metadata": {"annotations": {"storm": str(number)}}}, tries=1)
 
     async def _pick(self, gvr: GVR, job: str) -> str | None:
-        """An object of that kind whose name begins with the job's."""
+        """An object of the kind whose name begins with the job's."""
         listed = await self._try(lambda: self._client.list(gvr, NAMESPACE))
         if listed is None:
             return None
@@ -311,14 +311,14 @@ class Users:
         return None
 
     def _check_refusal(self, error: StatusError) -> None:
-        """I14: what a user asks for in good faith is never answered with an error of the server."""
+        """I14: a valid request never gets a server error."""
         self._world.trace.note("user", f"is refused: {error.code} {error.message}")
         if error.code >= 500:
             self._world.trace.violate("I14", f"the server answered {error.code}: {error.message}")
 
 
 def _build_foreign(kind: str, name: str) -> tuple[GVR, Object]:
-    """An object of somebody else under a name that a TrainJob will need; suspended, so that it does nothing."""
+    """A foreign object with a name that a TrainJob will need; suspended, so that it has no effect."""
     pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     job = {"suspend": True, "backoffLimit": 0, "template": pod}
     forms: dict[str, tuple[GVR, str, str, Object]] = {

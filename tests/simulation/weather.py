@@ -1,7 +1,7 @@
-"""What a seed decides beforehand: the way plans are carried out, and how often which fault strikes.
+"""The parameters of a seed: how plans are applied, and the probability of each fault.
 
-Each fault is off in part of the seeds, so that a violation can be pinned on the others. Crashes strike only some sites
-of a seed, and later visits of a site less often than the first, so that rare writes get their share.
+Each fault is disabled in some seeds, so that a violation can be attributed to the others. In a seed, crashes hit only
+some sites, and later writes of a site less often than the first, so that rare writes are hit too.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ CRASH_BEFORE, CRASH_AFTER = "crash before", "crash after"
 REFUSED, LOST_ANSWER, STALE = "refused", "lost answer", "stale view"
 FULL = "full disk"
 ARCHIVE_SITE = "retention: archive trainjobs"
-"""Not a write to the API server, but one that must come before one."""
+"""Not a write to the API server, but one that must precede it."""
 FAULTS = {
     EMBEDDED: (CRASH_BEFORE, CRASH_AFTER),
     OPERATOR: (CRASH_BEFORE, CRASH_AFTER, REFUSED, LOST_ANSWER, STALE),
 }
-"""Which faults can strike a write, by the way plans are carried out."""
+"""The faults that can hit a write, by mode."""
 
 
 def list_faults(site: str) -> tuple[str, ...]:
-    """Which faults can strike a site, given with its mode in front."""
+    """The faults that can hit a site, which has its mode as a prefix."""
     mode, _, name = site.partition(" ")
     return (CRASH_BEFORE, CRASH_AFTER, FULL) if name == ARCHIVE_SITE else FAULTS[mode]
 
@@ -34,18 +34,18 @@ class Weather:
     mode: str
     """EMBEDDED: a plan is one transaction on the current state. OPERATOR: in order, through a lagging cache."""
     crash: float
-    """Chance that a write is met by a crash, before it or after it, at the first visit of a fragile site."""
+    """Probability of a crash before or after the first write of a fragile site."""
     crashes: int
-    """Crashes at writes in one run at most."""
+    """Maximum number of crashes at writes in one run."""
     refuse: float
     lose: float
     server_crashes: int
-    """Crashes at any moment, beside those at writes."""
+    """Crashes at random times, in addition to those at writes."""
     drop: float
     """Chance that a notice of a change never reaches the queue."""
     repeat: float
     delay: float
-    """Seconds that a notice or a watch event may be late, at most."""
+    """Maximum delay of a notice or a watch event in seconds."""
     stall: float
     """Chance that a watch falls far behind at an event (operator)."""
     cut: float

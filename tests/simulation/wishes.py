@@ -1,8 +1,8 @@
-"""What the people of a simulated world want kept, and for how long: TTLs, an installation policy, holds, a history.
+"""Retention in a simulated world: TTLs, an installation policy, finalizers, a history.
 
-Drawn apart from everything else that users do, so that worlds without such wishes stay as they are. About half of the
-worlds have them. Times are short beside the minute of faults, so that most clean-ups fall into it; `LONG` outlasts the
-world and must keep a job.
+Drawn with a separate random sequence, so that worlds without retention do not change. About half of the worlds have it.
+TTLs are short compared with the minute of faults, so that most cleanups happen during it; `LONG` does not end within a
+run and must keep a job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainmaster.api.meta import Object
 
 LONG = 10_000_000
 HOLD = "sim.example/hold"
-"""A finalizer of somebody else."""
+"""A foreign finalizer."""
 TTL_ANNOTATION = "trainmaster.dev/ttl-seconds-after-finished"
 ENFORCED_ANNOTATION = "trainmaster.dev/ttl-enforced"
 KEPT_RUNTIMES = ("sim-torch", "sim-plain", "sim-stages", "sim-patient")
@@ -37,12 +37,12 @@ _POLICIES: tuple[dict[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What kind of world it is."""
+    """The kind of world."""
 
     retention: bool
-    """Whether anybody wants anything kept or gone."""
+    """Whether there are TTLs and policies."""
     history: bool
-    """Whether there is a history, which must have a job before it goes."""
+    """Whether there is a history, which must record a job before it is deleted."""
     publish: bool
     """Whether `status.retention` is written; an upstream CRD has no such field."""
 
@@ -55,7 +55,7 @@ def draw_wishes(seed: int) -> Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A deed to come: when, what, and to which job or runtime."""
+    """A planned action: its time, and its job or runtime."""
 
     time: float
     what: str
@@ -85,7 +85,7 @@ def draw_wish_times(seed: int, span: float, submissions: Iterable[tuple[str, flo
 
 
 def set_ttl(seed: int, trainjob: Object) -> None:
-    """How long its user wants it kept, in one of the three spellings."""
+    """Sets a TTL, in one of the three forms."""
     if not draw_wishes(seed).retention:
         return
     random_ = random.Random(f"ttl/{seed}/{trainjob['metadata']['name']}/{trainjob['spec']['trainer']}")
@@ -102,7 +102,7 @@ def set_ttl(seed: int, trainjob: Object) -> None:
 
 
 def draw_ttl_change(random_: random.Random) -> Object:
-    """A patch of a TrainJob: longer, shorter, or no TTL any more. One spelling at a time."""
+    """A patch of a TrainJob: a longer, shorter, or no TTL. One form at a time."""
     seconds = random_.choice(_TTLS)
     return {
         "metadata": {"annotations": {TTL_ANNOTATION: None}},

@@ -1,8 +1,8 @@
-"""Everything that one seed is made of, and the faults: which write is struck, when a process dies, how late things are.
+"""The state of one seed, and its faults: which write is hit, when a process crashes, how long delays are.
 
-Two processes live here. The server is store, registry and node agent, and when embedded also the controllers. The
-operator is the controllers on a watch cache, in the other half of the seeds. Each is a `Life` at a time; a supervisor
-starts the next one after a crash. Users and the machine with its processes live on.
+There are two processes. The server is the store, the registry and the node agent, and in embedded mode the controllers.
+The operator, in the other half of the seeds, is the controllers on a watch cache. Each run of a process is a `Life`; a
+supervisor starts the next one after a crash. Users and the machine with its processes survive crashes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import SimLedger
 
 _RARE_STATUS = "scheduler: patch pods/status"
-"""Only crowded worlds keep Pods waiting."""
+"""A rare site: Pods wait only in crowded worlds."""
 _LATE_SITES = ("retention: ", "history-limits: ")
-"""Sites that only the end of a job brings about."""
+"""Sites that occur only after the end of a job."""
 
 
 def get_site(controller: str, write: Write) -> str:
-    """Where a write comes from: controller, verb, kind."""
+    """The site of a write: controller, verb, kind."""
     verb = {Create: "create", Patch: "patch", Delete: "delete"}[type(write)]
     part = f"/{write.subresource}" if isinstance(write, Patch) and write.subresource else ""
     return f"{controller}: {verb} {write.gvr.plural}{part}"
@@ -78,29 +78,29 @@ class World:
         self.calm = False
         """The faults are over."""
         self.disturbed: set[str] = set()
-        """Names of TrainJobs that somebody has meddled with, whose story is no longer told by their Pods alone."""
+        """Names of TrainJobs with interference, whose outcome does not depend on their Pods alone."""
         self.acked: list[tuple[int, str, str]] = []
-        """(revision, bucket, name) of every write that a user was told about."""
+        """(revision, bucket, name) of every write that was acknowledged to a user."""
         self.newest: dict[str, int] = {}
-        """By bucket, the revision of its last change."""
+        """Bucket to the revision of its last change."""
         self.late: list[asyncio.Task[None]] = []
-        """Writes that are still on their way although nobody waits for them."""
+        """Delayed writes whose sender no longer waits."""
         self.wishes = draw_wishes(seed)
         self.ledger: SimLedger | None = None
-        """The history, where there is one."""
+        """The history, if there is one."""
         self._seen: dict[str, int] = {}
         self._crashes_left = {True: self.weather.crashes, False: min(2, self.weather.crashes)}
-        """By whether the site is met from the beginning; what comes at the end of a job has its own share."""
+        """Remaining crashes by whether the site occurs from the start; sites at the end of a job are counted apart."""
 
     @property
     def effects(self) -> Mapping[str, Perform]:
-        """What reconcilers ask for beside writes."""
+        """The effects that reconcilers can request."""
         return {} if self.ledger is None else {ARCHIVE: self.ledger.archive}
 
     # Faults
 
     def strike(self, site: str) -> str:
-        """Which fault meets this write; "" for none. The first visits of a site are the most dangerous ones."""
+        """The fault that hits this write; "" for none. The first writes of a site are hit most often."""
         weather = self.weather
         self.trace.hits[f"{weather.mode} {site}", ""] += 1
         if self.calm:
@@ -127,7 +127,7 @@ class World:
         return LOST_ANSWER if draw < weather.refuse + weather.lose else ""
 
     def _is_fragile(self, site: str) -> bool:
-        """Creations and status writes happen in every seed; the others are rare, and struck more often for it."""
+        """Whether the site is hit in this seed. Creates and status writes are frequent; other sites are hit more often."""
         rare = site.startswith(_LATE_SITES) or site == _RARE_STATUS
         common = (" create " in site or site.endswith("/status")) and not rare
         return random.Random(f"fragile/{self.seed}/{site}").random() < (0.2 if common else 0.9)
@@ -144,7 +144,7 @@ class World:
         return 0.0001 + self.random.random() * 0.003
 
     def draw_delay(self) -> float:
-        """How late a notice or a watch event is."""
+        """The delay of a notice or a watch event."""
         if self.calm or not self.weather.delay:
             return 0.0
         return self.random.random() ** 2 * self.weather.delay
@@ -157,7 +157,7 @@ class World:
 
 
 class Supervisor:
-    """Keeps one simulated process alive: runs a life, and after its end the next one."""
+    """Runs a simulated process, and restarts it after a crash."""
 
     def __init__(self, world: World, name: str, live: Callable[[], Life]) -> None:
         self._world = world
@@ -172,7 +172,7 @@ class Supervisor:
         self.crash()
 
     def crash(self) -> None:
-        """The process dies here and now. Code of the process that calls this must raise `asyncio.CancelledError`."""
+        """Crashes the process. Code of the process that calls this must raise `asyncio.CancelledError`."""
         life = self.life
         if life is not None:
             self.life = None
@@ -206,7 +206,7 @@ class Supervisor:
 
 
 class Life:
-    """One life of a process."""
+    """One run of a process, from its start to a crash."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
