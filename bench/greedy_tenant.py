@@ -1,4 +1,4 @@
-"""One tenant takes all it can get; what does another one notice?
+"""How much one tenant that uses all it can get slows down another one.
 
     SECONDS=120 .venv/bin/python -m bench.greedy_tenant
 
@@ -49,7 +49,7 @@ class Outcome:
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     """How the greedy tenant was answered: "create 201", "connect refused"."""
     wrong: list[str] = field(default_factory=list)
-    """Answers that nobody should get."""
+    """Responses that must never occur."""
     job: str = ""
 
     @property
@@ -103,7 +103,7 @@ class Attacked:
 
 
 def be_greedy(who: Attacked, seconds: float) -> None:
-    """In a process that gives way: whoever attacks does so from another machine, and must not take this one's time."""
+    """Runs in a process with low priority, because a real attacker would not use this machine's CPU time."""
     os.nice(15)
     outcome, stop = Outcome(), threading.Event()
     threads = [threading.Thread(target=work, args=(who, outcome, stop)) for work in GREED if is_asked(work.__name__)]

@@ -1,4 +1,4 @@
-"""What a job costs with 100,000 finished TrainJobs in the store, against an empty one, in one run.
+"""The cost of a job with 100,000 finished TrainJobs in the store, compared with an empty store, in one run.
 
 Each side is a control plane with a scripted node in a process of its own; rounds alternate between them, so that a busy
 machine disturbs both. The finished ones are copies of TrainJobs that ran here; the newest tenth still has its JobSet,

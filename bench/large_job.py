@@ -1,4 +1,4 @@
-"""One TrainJob of 2,000 nodes with scripted Pods, and what other users notice of it meanwhile.
+"""One TrainJob of 2,000 nodes with scripted Pods, and how much it slows down other users.
 
 The large job is submitted through the in-process client; counted is the time until its last Pod is Running. Other users
 submit small TrainJobs all the time, one after the other: their submit p99 while the large one starts is compared
@@ -30,7 +30,7 @@ from trainmaster.kit.scopes import Scope
 
 SECONDS, TIMES = 1.0, 3.0
 PAUSE = 0.002
-"""Between two submits of the others: they are people and scripts, not a flood."""
+"""Pause between two submits of other users, who are people and scripts."""
 
 
 @dataclass

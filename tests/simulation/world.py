@@ -127,7 +127,7 @@ class World:
         return LOST_ANSWER if draw < weather.refuse + weather.lose else ""
 
     def _is_fragile(self, site: str) -> bool:
-        """Whether the site is hit in this seed. Creates and status writes are frequent; other sites are hit more often."""
+        """Whether the site is hit in this seed. Rare sites are hit more often than creates and status writes."""
         rare = site.startswith(_LATE_SITES) or site == _RARE_STATUS
         common = (" create " in site or site.endswith("/status")) and not rare
         return random.Random(f"fragile/{self.seed}/{site}").random() < (0.2 if common else 0.9)

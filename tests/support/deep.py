@@ -1,4 +1,4 @@
-"""Directories deeper than a path can say and than Python's recursion goes, as a hostile program makes them."""
+"""Directory trees deeper than the path limit and Python's recursion limit, as a hostile program could create."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _make_deep(root: Path, depth: int) -> None:
 
 @contextmanager
 def deep_tree(root: Path, depth: int, *others: Path) -> Iterator[None]:
-    """Removed afterwards, and so are the others: the test runner could not."""
+    """Removes the tree and `others` afterwards, which the test runner cannot do."""
     try:
         _make_deep(root, depth)
         yield

@@ -22,7 +22,7 @@ _PATIENCE = 30.0
 
 
 def take_stock(mark: str, user: int | None = None) -> set[str]:
-    """Everything that is there now and could be ours."""
+    """Everything that exists now and could belong to the test."""
     return {
         *_list_mounts(),
         *(f"interface {name}" for name in os.listdir("/sys/class/net")),
@@ -61,14 +61,14 @@ def _list_processes(mark: str, user: int | None) -> Iterator[str]:
 
 @contextmanager
 def nothing_left(mark: str, user: int | None = None) -> Iterator[None]:
-    """Around a test: whatever its Pods made is gone afterwards."""
+    """Checks that everything that the Pods of a test created is gone afterwards."""
     before = take_stock(mark, user)
     yield
     assert_nothing_left(before, mark, user)
 
 
 def list_marked(mark: str) -> list[str]:
-    """Groups and processes alone: what can be told apart by a mark."""
+    """Control groups and processes with the mark."""
     return sorted((*_list_groups(mark), *_list_processes(mark, None)))
 
 

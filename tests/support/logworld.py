@@ -1,4 +1,4 @@
-"""A job whose Pods and logs a test moves by hand, on an in-process cluster in virtual time.
+"""A job whose Pods and logs a test controls step by step, on an in-process cluster in virtual time.
 
 No controller and no node runs: the test creates Pods, lets them print, cuts connections and lets Pods go, and looks
 at what `jobs.logs` makes of it.
@@ -36,7 +36,7 @@ class Run:
     lines: list[Stamped] = field(default_factory=list)
     open: bool = True
     drains: int = 0
-    """How often a server that stopped has ended its streams, in good order as ours does."""
+    """How often a stopping server has ended its streams normally."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
@@ -63,10 +63,10 @@ class LogWorld:
         self.runs: dict[str, list[Run]] = {}
         self.kept: list[Remains] = []
         self.cuts = 0
-        """So many of the next streams break after their first line."""
+        """Number of the next streams that break after their first line."""
         self.asked: list[LogOptions] = []
         self.sight = asyncio.Event()
-        """Cleared: what happens to Pods reaches nobody's watch until it is set again."""
+        """While it is cleared, watches receive no events about Pods."""
         self.sight.set()
         self._second = 0
 
@@ -115,7 +115,7 @@ class LogWorld:
         await self._report(pod, "Running", {"running": {}})
 
     def drain(self) -> None:
-        """The server goes: streams end, and not because containers have."""
+        """Stops the server: streams end although containers have not."""
         for runs in self.runs.values():
             runs[-1].drains += 1
             runs[-1].wake()

@@ -74,7 +74,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All that was printed, also what has scrolled away; without what was drawn over."""
+        """All printed text, including what has scrolled off, but not what was overwritten."""
         kept = [
             "".join(row[column].data for column in range(self.screen.columns)).rstrip()
             for row in self.screen.history.top
@@ -116,7 +116,7 @@ class Terminal:
         return self._code
 
     def hang_up(self) -> int:
-        """Closes the window; the exit code of what was in it."""
+        """Closes the terminal; returns the exit code of the program."""
         os.close(self._master)
         self._master = os.open(os.devnull, os.O_RDWR)
         _, status = os.waitpid(self._pid, 0)

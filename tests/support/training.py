@@ -66,7 +66,7 @@ class Lab:
         return {"rules.yaml": json.dumps(table)}
 
     def change_rules(self, *first: Object) -> None:
-        """These go before the one for all images."""
+        """Adds rules before the one for all images."""
         self.raw.merge(f"{_RULES}/image-rules", {"data": self._build_rules(*first)})
 
     # ---- jobs --------------------------------------------------------------
@@ -127,7 +127,7 @@ class Lab:
         return ended
 
     def describe(self, name: str) -> str:
-        """For the person who reads of a failure."""
+        """A description for failure messages."""
         lines = [json.dumps(self.get(name).get("status", {}))]
         for pod in self.list_pods(name):
             lines += [pod["metadata"]["name"], json.dumps(pod["status"]), self.read_log(pod)[-3000:]]

@@ -1,4 +1,4 @@
-"""Foretells what a Mersenne Twister gives next: what an attacker does with the ids of a few hundred answers."""
+"""Predicts the output of a Mersenne Twister, as an attacker could with the ids of a few hundred responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MATRIX, _UPPER, _LOWER = 0x9908B0DF, 0x80000000, 0x7FFFFFFF
 
 
 def _untemper(word: int) -> int:
-    """The Mersenne Twister's inner word behind one that it gave out."""
+    """The internal state word of an output word."""
     word ^= word >> 18
     word ^= (word << 15) & 0xEFC60000
     inner = word
@@ -23,7 +23,7 @@ def _untemper(word: int) -> int:
 
 
 def clone(words: list[int]) -> random.Random:
-    """A Mersenne Twister in the state of the one that gave out these 624 words."""
+    """A Mersenne Twister in the state after these 624 output words."""
     copy = random.Random()
     copy.setstate((3, (*(_untemper(word) for word in words), STATE), None))
     return copy
