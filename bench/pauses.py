@@ -1,4 +1,4 @@
-"""The longest time that our own code keeps the event loop, with 100,000 stored objects and every protection on.
+"""The longest time that our code blocks the event loop, with 100,000 stored objects and every protection on.
 
 The server runs in this process; clients in another one list page by page and 50,000 at once, watch from the
 beginning, create, and delete a thousand objects. A timer of one millisecond looks at the CPU time of the loop's thread:
@@ -136,7 +136,7 @@ async def measure(home: Path) -> dict[str, float]:
                 sys.executable, "-m", "bench.pauses", "--load", name, "--kubeconfig", info.kubeconfig
             )
             await asyncio.sleep(0.01)
-            ticker.reset()  # forking this process is not what is measured
+            ticker.reset()  # do not count the fork
             if await process.wait() != 0:
                 raise RuntimeError(f"the client failed: {name}")
             pauses[name] = ticker.longest

@@ -29,7 +29,7 @@ TOOLS_GB = 16.0
 
 
 class Stop(Exception):
-    """One sentence for the person at the terminal."""
+    """An error message for the user."""
 
 
 def check_python() -> None:
@@ -49,7 +49,7 @@ def check_disk(path: Path, gigabytes: float, purpose: str) -> None:
 
 
 def ensure_venv_module() -> None:
-    """Debian ships python3 without venv and pip; as root we may add the package, otherwise we may only ask."""
+    """Debian's python3 lacks venv and pip: installs the package as root, otherwise asks the user to do it."""
     if importlib.util.find_spec("ensurepip") and importlib.util.find_spec("venv"):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
@@ -65,7 +65,7 @@ def ensure_venv_module() -> None:
 
 
 def wanted_stamp() -> str:
-    """The environment is right while this has not changed: what we depend on, which Python, and where we are."""
+    """A stamp of the dependencies, the Python version and the path; the environment is current while it is the same."""
     digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
     digest.update(f"{sys.version_info[:2]} {VENV}".encode())
     return digest.hexdigest()

@@ -29,7 +29,7 @@ TORCH, LIGHT = "torch", "numpy"
 
 
 class DemoError(Exception):
-    """A sentence for the person who watches."""
+    """An error message for the user."""
 
 
 class Tour:
@@ -54,7 +54,7 @@ class Tour:
             raise DemoError(f"that failed with exit code {code}")
 
     def read(self, line: str, stdin: str = "") -> str:
-        """As `show`, without a word on the screen."""
+        """Like `show`, but prints nothing."""
         command = shlex.split(line)
         done = subprocess.run(
             command, env=self.environ, cwd=self._get_folder(), input=stdin, capture_output=True, text=True
@@ -110,7 +110,7 @@ def play(tour: Tour, program: str, environment: Path) -> list[float]:
 
 
 def put_rule(tour: Tour, environment: Path) -> None:
-    """As an administrator would: every image stands for this environment."""
+    """Maps every image to this environment, as an administrator would."""
     rules = {"environments": {"demo": {"path": str(environment)}}, "rules": [{"image": "*", "environment": "demo"}]}
     table = {
         "apiVersion": "v1",

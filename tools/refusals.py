@@ -1,4 +1,4 @@
-"""Asks a real API server, through kubectl, what it thinks of a manifest: shared by the recorders of refusals.
+"""Sends manifests to a real API server with kubectl and returns its refusals. Shared by the recorders.
 
 Used by `record_job_refusals` and `record_jobset_refusals`; our admission is compared with the answers. It talks to the
 cluster of $KUBECONFIG, and what it makes there stays unless it is deleted.
@@ -24,7 +24,7 @@ class Recorder:
         self._mask = mask
 
     def send(self, verb: str, body: Object, *options: str) -> list[str]:
-        """Nothing when it was let in, else each cause as kubectl prints it."""
+        """The causes as kubectl prints them; empty if the object was accepted."""
         command = ["kubectl", verb, *options, "-o", "name", "-f", "-"]
         done = subprocess.run(command, input=json.dumps(body), capture_output=True, text=True, check=False)
         if done.returncode == 0:

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "states.md"
 SAYERS = {"trainjob": "TrainJob", "jobset": "JobSet", "job": "Job", "scheduler": "Pod", "frameworks": "TrainJob"}
 """Folder of a controller -> the object that its `Waiting` is about."""
 COPIES = {"jobset/reconciler.py:_find_reason"}
-"""Where a reason is passed on instead of given: what a Job says about itself."""
+"""Functions that pass on the reason of a Job instead of setting their own."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Found:
     conditions: frozenset[tuple[str, str, str]]
     """(type, status, reason) of TrainJobs."""
     unclear: tuple[str, ...]
-    """Places whose reason cannot be read from the code."""
+    """Places whose reason cannot be determined from the code."""
 
 
 def collect() -> Found:

@@ -1,4 +1,4 @@
-"""Runs a command as an ordinary user, also where the interpreter lies in a directory that only its owner may enter.
+"""Runs a command as an ordinary user, even if the interpreter is in a directory that only its owner can enter.
 
     python -m tests.support.as_user UID COMMAND...
 

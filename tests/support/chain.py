@@ -1,4 +1,4 @@
-"""A TrainJob with its JobSet and Job, as controllers make them, where a test runs no controllers.
+"""A TrainJob with its JobSet and Job as controllers create them, for tests without controllers.
 
 Pods are given `Chain.metadata`: who works for whom is verified up to the TrainJob, so all of it has to exist.
 """

@@ -95,7 +95,7 @@ class Listener:
     ended: bool = False
     last_id: str = ""
     blocked: bool = False
-    """A slow one: nothing is taken from the server."""
+    """A slow client: reads nothing from the server."""
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -174,7 +174,7 @@ class RestPlant:
     async def listen(
         self, url: str, *, token: str | None, last_id: str = "", blocked: bool = False
     ) -> AsyncIterator[Listener]:
-        """Leaving is a client that goes away."""
+        """Opens a stream; leaving the block disconnects the client."""
         listener, gone = Listener(blocked=blocked), asyncio.Event()
         headers = [(b"authorization", f"Bearer {token}".encode())] if token is not None else []
         if last_id:

@@ -1,4 +1,4 @@
-"""A disk that is easily filled: a tmpfs of some megabytes below the test's own folder, detached at the end.
+"""A small disk for tests of full disks: a tmpfs in the test's own directory, unmounted at the end.
 
     with small_disk(tmp_path / "disk", mib=64) as disk:
         disk.fill(leave=0)
@@ -36,7 +36,7 @@ class SmallDisk:
         return self.path / "ballast"
 
     def fill(self, leave: int = 0) -> None:
-        """Until only `leave` bytes are free."""
+        """Fills the disk until only `leave` bytes are free."""
         descriptor = os.open(self.ballast, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         block = bytes(64 * 1024)
         try:
