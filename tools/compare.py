@@ -2,11 +2,11 @@
 
     python tools/compare.py ../before                  this checkout against that one
     python tools/compare.py ../before --only GET run   some of the operations
-    python tools/compare.py ../before --rounds 10
+    python tools/compare.py ../before --rounds 31
 
 Each checkout needs its own `.venv` (`make venv`). Both run at the same time on the same machine and take turns, so a
-busy machine disturbs both alike; the figure is the median of the rounds, in CPU time of the process that does the work.
-Exits non-zero when an operation costs more than `--percent` (2) more than before.
+busy machine disturbs both alike. The percentage is the median of the ratios of all rounds, with its quartiles; the CPU
+time is that of the process that does the work. Exits non-zero when an operation costs more than `--percent` (2) more.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def _start(python: str, root: Path) -> Iterator[subprocess.Popen[str]]:
 
 def compare(before: Checkout, after: Checkout, only: Sequence[str], rounds: int, percent: float) -> bool:
     kept = True
-    print(f"{'operation':16} {'before':>9} {'after':>9}  ms of CPU, median of {rounds}")
+    print(
+        f"{'operation':16} {'before':>9} {'after':>9}  ms of CPU, median of {rounds}; the difference and its quartiles"
+    )
     pairs = zip(before.list_operations().items(), after.list_operations().values(), strict=True)
     for (name, first), second in pairs:
         if only and name not in only:
@@ -136,10 +138,10 @@ def compare(before: Checkout, after: Checkout, only: Sequence[str], rounds: int,
             for side in (0, 1) if number % 2 else (1, 0):
                 costs[side].append((first, second)[side]())
         old, new = (statistics.median(cost) for cost in costs)
-        more = (new / old - 1) * 100
-        kept = kept and more <= percent
-        least = (min(costs[1]) / min(costs[0]) - 1) * 100
-        print(f"{name:16} {old:9.3f} {new:9.3f}  {more:+.1f} % (least of each {least:+.1f} %)", flush=True)
+        ratios = [after / before for before, after in zip(*costs, strict=True)]
+        low, middle, high = ((ratio - 1) * 100 for ratio in statistics.quantiles(ratios, n=4))
+        kept = kept and middle <= percent
+        print(f"{name:16} {old:9.3f} {new:9.3f}  {middle:+.1f} % ({low:+.1f} to {high:+.1f})", flush=True)
     return kept
 
 
@@ -147,7 +149,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="the other checkout")
     parser.add_argument("--only", nargs="+", default=[], help="names of operations, as they are printed")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--percent", type=float, default=2.0, help="how much more an operation may cost")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
