@@ -18,8 +18,9 @@ BYTES_PER_REQUEST = 256 * 1024
 """This many bytes of a body or an answer count as one request."""
 _WRITE_FACTOR = 3
 """The consequences of a write (commit, watchers, controllers) take about twice as long as the write itself."""
-_WRITTEN_PER_SECOND = 30e6
-"""How fast bytes become durable, while others wait for the commit."""
+_WRITTEN_PER_SECOND = 8e6
+"""Bytes written are charged as this many per second of the server's time. A disk is faster (about 50e6), but the writes
+of all other callers wait for the same commit."""
 
 
 class TooFastError(StatusError):
