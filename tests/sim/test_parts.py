@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation.disk import Disk, SimStore
+from tests.simulation.faults import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
 from tests.simulation.loop import Deadlock, Group, SimClock, SimLoop
 from tests.simulation.many import Summary
-from tests.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
 from trainmaster.store.contract import StoreError
 
 pytestmark = pytest.mark.sim

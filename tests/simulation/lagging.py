@@ -1,7 +1,7 @@
 """A view that lags by some revisions, for reconcilers that run only in embedded mode.
 
 The Job and JobSet controllers and the scheduler never run on other clusters, and rely on a view that was a state of the
-store at some time. This one is, but late: it follows the disk write by write, with a delay from `Weather`. (The
+store at some time. This one is, but late: it follows the disk write by write, with a delay from `FaultProfile`. (The
 TrainJob controller uses a real watch cache.)
 """
 

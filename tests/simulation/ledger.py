@@ -2,7 +2,7 @@
 
 Records are on a separate disk and survive crashes; a process reads them when it starts. Writing takes time, fails while
 that disk is full, and may be interrupted by a crash just before or just after the record is stored. Half of the worlds
-with retention have a history (`wishes.py`).
+with retention have a history (`retention_plans.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from tests.simulation.faults import ARCHIVE_SITE, CRASH_AFTER, CRASH_BEFORE, FULL
 from tests.simulation.steps import TRAIN_JOBS, find_verdict
-from tests.simulation.weather import ARCHIVE_SITE, CRASH_AFTER, CRASH_BEFORE, FULL
 from tests.simulation.world import World
 from trainmaster.api.meta import Object
 

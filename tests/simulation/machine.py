@@ -20,7 +20,7 @@ from trainmaster.api.meta import Object
 HANGS = -1
 """Exit code of a process that ends only when it is killed."""
 KILLED = 137
-_TALKATIVE = 4
+_REPORTING_RATIO = 4
 """In one of so many worlds programs report progress. Not in all, because it costs writes."""
 
 
@@ -51,7 +51,7 @@ class Machine:
         self._seed = seed
         self._trouble = trouble
         """Probability that an attempt of a job has a problem."""
-        self.has_reports = seed % _TALKATIVE == _TALKATIVE - 1
+        self.has_reports = seed % _REPORTING_RATIO == _REPORTING_RATIO - 1
         """Whether programs report progress."""
         self.processes: dict[str, Process] = {}
         self.on_end: Callable[[Process], None] | None = None

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.simulation.faults import FAULTS, FULL, list_faults
 from tests.simulation.runner import Result, run_seed
-from tests.simulation.weather import FAULTS, FULL, list_faults
 
 _CHUNK = 20
 ENOUGH = 1000

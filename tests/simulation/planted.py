@@ -115,7 +115,7 @@ def rewrite(change: Callable[[Write], Write | None]) -> Callable[[Reconcile], Re
     return wrap
 
 
-class _Hasty(Now):
+class _FastClock(Now):
     """A clock that is ahead."""
 
     def __init__(self, now: Now, seconds: float) -> None:
@@ -129,7 +129,7 @@ class _Hasty(Now):
 
 def hurry(seconds: float) -> Callable[[Reconcile], Reconcile]:
     def wrap(inner: Reconcile) -> Reconcile:
-        return lambda view, request, now, refusals: inner(view, request, _Hasty(now, seconds), refusals)
+        return lambda view, request, now, refusals: inner(view, request, _FastClock(now, seconds), refusals)
 
     return wrap
 

@@ -12,10 +12,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tests.simulation.faults import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, REFUSED, STALE
 from tests.simulation.lagging import LaggingView
 from tests.simulation.server import Server, UnreliableFeed
-from tests.simulation.weather import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, REFUSED, STALE
-from tests.simulation.world import Life, World, get_site
+from tests.simulation.world import ProcessRun, World, get_site
 from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES
@@ -249,7 +249,7 @@ class LateWatch:
         return event
 
 
-class Operator(Life):
+class Operator(ProcessRun):
     """One run of the controllers outside of the server: ordered plans, lagging views.
 
     Those for TrainJobs use a watch cache, as on a cluster; the others use a lagging view (`lagging`).
@@ -267,8 +267,8 @@ class Operator(Life):
 
     async def run(self) -> None:
         world = self.world
-        abroad = [item for item in world.controllers if item.name in ABROAD]
-        at_home = [item for item in world.controllers if item.name not in ABROAD]
+        abroad = [item for item in world.controllers if item.name in CLUSTER_CONTROLLERS]
+        at_home = [item for item in world.controllers if item.name not in CLUSTER_CONTROLLERS]
         client = RemoteClient(world, self._find, "operator")
         if world.ledger is not None:
             world.ledger.begin_life(self._crash, client.durable)
@@ -280,7 +280,7 @@ class Operator(Life):
             past = LaggingView(world, self._gvrs)
             scope.spawn_forever(past.run(), name="operator.view")
             for name, item in self._clients.items():
-                item.stale = (lambda: self._is_stale(cache)) if name in ABROAD else (lambda: past.is_stale)
+                item.stale = (lambda: self._is_stale(cache)) if name in CLUSTER_CONTROLLERS else (lambda: past.is_stale)
             async with self._build(abroad, cache).running(), self._build(at_home, past).running():
                 await asyncio.get_running_loop().create_future()
 
@@ -313,7 +313,7 @@ class Operator(Life):
         self.world.trace.note("operator", "crashes")
 
 
-ABROAD = ("trainjob", "retention", "history-limits")
+CLUSTER_CONTROLLERS = ("trainjob", "retention", "history-limits")
 """Controllers that also run on other clusters."""
 _ALSO_READ = (SERVICES, CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS, NODES)
 """Kinds that reconcilers read without being triggered by them."""

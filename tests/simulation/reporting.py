@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tests.simulation import rest as resting
-from tests.simulation import steps
-from tests.simulation.rest import Rest, get_name
+from tests.simulation import quiescence, steps
+from tests.simulation.quiescence import Rest, get_name
 from tests.simulation.steps import JOB_SETS, JOBS, TRAIN_JOBS, Step, find_verdict, get_number, show
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
@@ -43,7 +42,7 @@ def check_words_stay(step: Step) -> str | None:
     return f"{show(step)}: {step.actor} takes away what attempt {marks['attempt']} said, and it is the present one"
 
 
-@resting.invariant("I19")
+@quiescence.invariant("I19")
 def check_words_of_the_past_are_gone(rest: Rest) -> Iterable[str]:
     for trainjob in rest.list(TRAIN_JOBS):
         report, jobset = find_report(trainjob), rest.find_jobset(trainjob)

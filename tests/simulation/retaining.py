@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tests.simulation import rest as resting
-from tests.simulation import steps
-from tests.simulation.book import LIMITS, RETENTION, find_term, find_verdict_time, list_doomed
-from tests.simulation.rest import Rest, get_name
+from tests.simulation import quiescence, steps
+from tests.simulation.expected_retention import LIMITS, RETENTION, find_term, find_verdict_time, list_doomed
+from tests.simulation.quiescence import Rest, get_name
 from tests.simulation.steps import TRAIN_JOBS, Step, find_verdict, is_going, show
 from trainmaster.api import labels
 from trainmaster.api.lifecycle import policy
@@ -96,7 +95,7 @@ def _list_over(rest: Rest) -> Sequence[Object]:
     return [obj for obj in rest.list(TRAIN_JOBS) if find_verdict(TRAIN_JOBS, obj) and not is_going(obj)]
 
 
-@resting.invariant("I13")
+@quiescence.invariant("I13")
 def check_no_job_outlives_its_term(rest: Rest) -> Iterable[str]:
     data = _find_data(rest)
     over = _list_over(rest)
@@ -111,14 +110,14 @@ def check_no_job_outlives_its_term(rest: Rest) -> Iterable[str]:
     yield from (f"{get_name(obj)} is beyond the limits" for obj in over if obj["metadata"]["uid"] in beyond)
 
 
-@resting.invariant("I18")
+@quiescence.invariant("I18")
 def check_history_has_what_is_over(rest: Rest) -> Iterable[str]:
     for trainjob in _list_over(rest):
         if rest.records is not None and trainjob["metadata"]["uid"] not in rest.records:
             yield f"{get_name(trainjob)} is over and history does not have it"
 
 
-@resting.invariant("I7")
+@quiescence.invariant("I7")
 def check_nothing_of_a_gone_job_is_left(rest: Rest) -> Iterable[str]:
     """Not only by owner references: also objects with labels of a deleted JobSet."""
     uids = {obj["metadata"]["uid"] for obj in rest.objects.values()}

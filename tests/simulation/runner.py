@@ -18,15 +18,15 @@ from tests.simulation import reporting, retaining, sharing  # noqa: F401  # for 
 from tests.simulation.base import Base, build_base
 from tests.simulation.checking import Checker
 from tests.simulation.disk import Disk
+from tests.simulation.faults import EMBEDDED, OPERATOR, FaultProfile
 from tests.simulation.ledger import SimLedger
 from tests.simulation.loop import SimLoop
 from tests.simulation.planted import Planted
+from tests.simulation.quiescence import REST_CHECKS, Rest
 from tests.simulation.remote import Operator, RemoteClient
-from tests.simulation.rest import REST_CHECKS, Rest
 from tests.simulation.server import Server
 from tests.simulation.trace import SHOWN, Violation
-from tests.simulation.users import Deed, Users, add_restarts, add_wishes, draw_deeds
-from tests.simulation.weather import EMBEDDED, OPERATOR, Weather
+from tests.simulation.users import UserAction, Users, add_restarts, add_wishes, draw_deeds
 from tests.simulation.world import Supervisor, World
 from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.lifecycle import limits, retention
@@ -58,8 +58,8 @@ def run_seed(
     seed: int,
     *,
     planted: Planted | None = None,
-    weather: Weather | None = None,
-    deeds: Sequence[Deed] | None = None,
+    weather: FaultProfile | None = None,
+    deeds: Sequence[UserAction] | None = None,
     timeline: bool = False,
     lines: int = SHOWN,
 ) -> Result:
@@ -102,7 +102,7 @@ def _quiet_process() -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, world: World, base: Base, planted: Planted | None, deeds: Sequence[Deed] | None) -> None:
+    def __init__(self, world: World, base: Base, planted: Planted | None, deeds: Sequence[UserAction] | None) -> None:
         self.world = world
         self._deeds = deeds
         self.checker = Checker(world, base.objects)

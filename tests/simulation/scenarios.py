@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.simulation.users import NAMESPACE, Deed
-from tests.simulation.weather import OPERATOR, Weather
+from tests.simulation.faults import OPERATOR, FaultProfile
+from tests.simulation.users import NAMESPACE, UserAction
 from trainmaster.api.meta import Object
 
-_LAGGING = Weather(
+_LAGGING = FaultProfile(
     mode=OPERATOR,
     crash=0.0,
     crashes=0,
@@ -34,8 +34,8 @@ _LAGGING = Weather(
 @dataclass(frozen=True)
 class Scenario:
     name: str
-    weather: Weather
-    deeds: Sequence[Deed]
+    weather: FaultProfile
+    deeds: Sequence[UserAction]
     seeds: Sequence[int]
     """Seeds whose processes end in time."""
 
@@ -57,7 +57,10 @@ def _build_job(seconds: int | None) -> Object:
 CONFLICT = Scenario(
     "somebody writes to a finished job all the time while its TTL runs out",
     replace(_LAGGING, delay=0.2),
-    (Deed(0.5, "submit", "job-0", _build_job(3)), *(Deed(1.0 + n * 0.1, "edit", "job-0") for n in range(250))),
+    (
+        UserAction(0.5, "submit", "job-0", _build_job(3)),
+        *(UserAction(1.0 + n * 0.1, "edit", "job-0") for n in range(250)),
+    ),
     (6, 8, 10, 14),
 )
 """The reported race: the delete gets a 409, because its resourceVersion is outdated."""
@@ -66,8 +69,8 @@ REPLACED = Scenario(
     "a job is made anew while the delete of the old one is on its way",
     replace(_LAGGING, lose=1.0),
     (
-        Deed(0.5, "submit", "job-0", _build_job(1)),
-        *(Deed(3.0 + n * 2.0, "submit", "job-0", _build_job(1)) for n in range(20)),
+        UserAction(0.5, "submit", "job-0", _build_job(1)),
+        *(UserAction(3.0 + n * 2.0, "submit", "job-0", _build_job(1)) for n in range(20)),
     ),
     (0, 8, 10, 12),
 )
@@ -77,8 +80,8 @@ SET_LATE = Scenario(
     "a TTL is set long after the end, and the wall clock was set in between",
     replace(_LAGGING, delay=0.0, clock_steps=3),
     (
-        Deed(0.5, "submit", "job-0", _build_job(None)),
-        Deed(50.0, "change the TTL", "job-0", {"spec": {"ttlSecondsAfterFinished": 100}}),
+        UserAction(0.5, "submit", "job-0", _build_job(None)),
+        UserAction(50.0, "change the TTL", "job-0", {"spec": {"ttlSecondsAfterFinished": 100}}),
     ),
     (10, 14, 16, 20),
 )

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.base import ROOT_CA
 from tests.simulation.disk import SimStore
+from tests.simulation.faults import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
 from tests.simulation.node import SimNode
-from tests.simulation.weather import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
-from tests.simulation.world import Life, World, get_site
+from tests.simulation.world import ProcessRun, World, get_site
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.simulation.checking import Checker
 
 
-class Server(Life):
+class Server(ProcessRun):
     def __init__(self, world: World, checker: Checker, crash: Callable[[], None]) -> None:
         super().__init__(world, "server")
         self._crash = crash

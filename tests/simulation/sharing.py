@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from tests.simulation import rest as resting
-from tests.simulation import steps
-from tests.simulation.rest import Rest
+from tests.simulation import quiescence, steps
+from tests.simulation.quiescence import Rest
 from tests.simulation.steps import PODS, Step, get_phase, is_going, show
 from trainmaster.api import labels
 from trainmaster.api.devices import list_leased
@@ -89,7 +88,7 @@ def check_devices_are_leased_once(step: Step) -> str | None:
     return None
 
 
-@resting.invariant("I17")
+@quiescence.invariant("I17")
 def check_no_gang_is_half_bound(rest: Rest) -> Iterable[str]:
     gangs: dict[tuple[str, str], set[bool]] = {}
     for pod in rest.list(PODS):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.acting import SERVER
-from tests.simulation.book import Looks
+from tests.simulation.expected_retention import SeenState
 from tests.simulation.timing import Timers, find_end, get_pause, get_start
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
@@ -37,7 +37,7 @@ class Memory:
     pods: dict[str, set[str]] = field(default_factory=dict)
     """Job uid to uids of all its Pods."""
     timers: Timers = field(default_factory=Timers)
-    looks: Looks = field(default_factory=Looks)
+    looks: SeenState = field(default_factory=SeenState)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 from trainmaster.client.view import View
-from trainmaster.controllers.job.expected_pods import read_books
+from trainmaster.controllers.job.expected_pods import read_expected_pods
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.clock import parse_time
@@ -97,5 +97,5 @@ def find_end(obj: Object, kind: str) -> Key | None:
 
 def get_pause(job: Object) -> tuple[Key, int] | None:
     """(start of a Job's back-off, number of failed Pods); None if there is none."""
-    books = read_books(Job(job))
+    books = read_expected_pods(Job(job))
     return ((job["metadata"]["uid"], f"failure {books.failures}", books.at), books.failures) if books.at else None

@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from tests.simulation.base import LATE, RUNTIMES
 from tests.simulation.remote import RemoteClient
-from tests.simulation.sharing import set_size
-from tests.simulation.wishes import (
+from tests.simulation.retention_plans import (
     HOLD,
     draw_policy,
     draw_runtime_change,
@@ -23,6 +22,7 @@ from tests.simulation.wishes import (
     draw_wish_times,
     set_ttl,
 )
+from tests.simulation.sharing import set_size
 from tests.simulation.world import World
 from trainmaster.api.labels import RESTART
 from trainmaster.api.lifecycle import policy
@@ -38,7 +38,7 @@ NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class UserAction:
     time: float
     what: str
     job: str
@@ -46,20 +46,20 @@ class Deed:
     """The object to submit or change, if it is not random."""
 
 
-def draw_deeds(random_: random.Random, span: float) -> list[Deed]:
+def draw_deeds(random_: random.Random, span: float) -> list[UserAction]:
     """The actions of users in this run, in order."""
-    deeds = [Deed(random_.random() * span, "appear", LATE)]
+    deeds = [UserAction(random_.random() * span, "appear", LATE)]
     for number in range(random_.choice((1, 2, 2, 3))):
         name = f"job-{number}"
         begin = random_.random() * span / 2
         if random_.random() < 0.1:
             what = random_.choice(SQUATS)
-            deeds.append(Deed(begin * random_.random(), what, name))
+            deeds.append(UserAction(begin * random_.random(), what, name))
             if random_.random() < 0.7:
-                deeds.append(Deed(begin + random_.random() * span / 2, f"un{what}", name))
-        deeds.append(Deed(begin, "submit", name))
+                deeds.append(UserAction(begin + random_.random() * span / 2, f"un{what}", name))
+        deeds.append(UserAction(begin, "submit", name))
         for _ in range(random_.choice((0, 0, 1, 1, 2, 3))):
-            deeds.append(Deed(begin + random_.random() * span / 2, random_.choice(MEDDLING), name))
+            deeds.append(UserAction(begin + random_.random() * span / 2, random_.choice(MEDDLING), name))
     return sorted(deeds, key=lambda deed: deed.time)
 
 
@@ -99,19 +99,21 @@ STEADY = ("submit", "edit", "storm", "edit the JobSet", "delete the Service", *R
 """Actions that must not change the outcome of a job."""
 
 
-def add_wishes(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
+def add_wishes(seed: int, span: float, deeds: list[UserAction]) -> list[UserAction]:
     """Adds actions about retention."""
     submissions = {deed.job: deed.time for deed in reversed(deeds) if deed.what == "submit"}
     wishes = draw_wish_times(seed, span, sorted(submissions.items()))
-    return sorted([*deeds, *(Deed(wish.time, wish.what, wish.name) for wish in wishes)], key=lambda deed: deed.time)
+    return sorted(
+        [*deeds, *(UserAction(wish.time, wish.what, wish.name) for wish in wishes)], key=lambda deed: deed.time
+    )
 
 
-def add_restarts(seed: int, span: float, deeds: list[Deed]) -> list[Deed]:
+def add_restarts(seed: int, span: float, deeds: list[UserAction]) -> list[UserAction]:
     """Adds restarts, with a separate random sequence, so that the rest does not change."""
     random_ = random.Random(f"restarts/{seed}")
     submissions = {deed.job: deed.time for deed in reversed(deeds) if deed.what == "submit"}
     more = [
-        Deed(begin + random_.random() * span / 2, "restart", name)
+        UserAction(begin + random_.random() * span / 2, "restart", name)
         for name, begin in sorted(submissions.items())
         for _ in range(random_.choice((0, 0, 0, 1, 2)))
     ]
@@ -146,7 +148,7 @@ class Users:
         self._random = random.Random(f"users/{world.seed}")
         self._wishing = random.Random(f"wishing/{world.seed}")
 
-    async def run(self, deeds: Sequence[Deed]) -> None:
+    async def run(self, deeds: Sequence[UserAction]) -> None:
         now = 0.0
         for deed in deeds:
             await asyncio.sleep(max(0.0, deed.time - now))
@@ -154,7 +156,7 @@ class Users:
             self._world.trace.note("user", f"{deed.what}: {deed.job}")
             await self._do(deed)
 
-    async def _do(self, deed: Deed) -> None:
+    async def _do(self, deed: UserAction) -> None:
         name = deed.job
         if deed.what not in STEADY:
             self._world.disturbed.add(name)
@@ -199,7 +201,7 @@ class Users:
             set_ttl(self._world.seed, job)
         await self._try(lambda: self._client.create(TRAIN_JOBS, job, NAMESPACE))
 
-    async def _retain(self, deed: Deed) -> None:
+    async def _retain(self, deed: UserAction) -> None:
         patch: Object
         match deed.what:
             case "change the TTL":
@@ -246,7 +248,7 @@ class Users:
             head = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
             await self._patch(TRAIN_JOBS, name, {"metadata": {**head, "finalizers": left}})
 
-    async def _meddle(self, deed: Deed) -> None:
+    async def _meddle(self, deed: UserAction) -> None:
         name = deed.job
         match deed.what:
             case "delete the JobSet":

@@ -1,8 +1,8 @@
 """The state of one seed, and its faults: which write is hit, when a process crashes, how long delays are.
 
 There are two processes. The server is the store, the registry and the node agent, and in embedded mode the controllers.
-The operator, in the other half of the seeds, is the controllers on a watch cache. Each run of a process is a `Life`; a
-supervisor starts the next one after a crash. Users and the machine with its processes survive crashes.
+The operator, in the other half of the seeds, is the controllers on a watch cache. Each run of a process is a
+`ProcessRun`; a supervisor starts the next one after a crash. Users and the machine with its processes survive crashes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.acting import Acting
 from tests.simulation.disk import Disk
-from tests.simulation.loop import Group, SimClock, SimLoop
-from tests.simulation.machine import Machine
-from tests.simulation.trace import Trace
-from tests.simulation.weather import (
+from tests.simulation.faults import (
     ARCHIVE_SITE,
     CRASH_AFTER,
     CRASH_BEFORE,
@@ -25,10 +22,13 @@ from tests.simulation.weather import (
     LOST_ANSWER,
     OPERATOR,
     REFUSED,
-    Weather,
+    FaultProfile,
     draw_weather,
 )
-from tests.simulation.wishes import draw_wishes
+from tests.simulation.loop import Group, SimClock, SimLoop
+from tests.simulation.machine import Machine
+from tests.simulation.retention_plans import draw_wishes
+from tests.simulation.trace import Trace
 from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
@@ -60,7 +60,7 @@ class World:
         disk: Disk,
         catalogue: Catalogue,
         *,
-        weather: Weather | None = None,
+        weather: FaultProfile | None = None,
     ) -> None:
         self.seed = seed
         self.loop = loop
@@ -159,12 +159,12 @@ class World:
 class Supervisor:
     """Runs a simulated process, and restarts it after a crash."""
 
-    def __init__(self, world: World, name: str, live: Callable[[], Life]) -> None:
+    def __init__(self, world: World, name: str, live: Callable[[], ProcessRun]) -> None:
         self._world = world
         self._name = name
         self._make = live
         self._stopped = False
-        self.life: Life | None = None
+        self.life: ProcessRun | None = None
 
     def stop(self) -> None:
         """Ends the process for good."""
@@ -199,13 +199,13 @@ class Supervisor:
             self.life = None
             await asyncio.sleep(world.draw_downtime())
 
-    def _crash_early(self, life: Life) -> None:
+    def _crash_early(self, life: ProcessRun) -> None:
         if self.life is life and not self._world.calm:
             self._world.trace.note("fault", f"{self._name} crashes during recovery")
             self.crash()
 
 
-class Life:
+class ProcessRun:
     """One run of a process, from its start to a crash."""
 
     def __init__(self, world: World, name: str) -> None:

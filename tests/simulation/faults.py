@@ -30,7 +30,7 @@ def list_faults(site: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class FaultProfile:
     mode: str
     """EMBEDDED: a plan is one transaction on the current state. OPERATOR: in order, through a lagging cache."""
     crash: float
@@ -59,11 +59,11 @@ class Weather:
     """Chance that the history's disk has no space at a write."""
 
 
-def draw_weather(seed: int, random_: random.Random) -> Weather:
+def draw_weather(seed: int, random_: random.Random) -> FaultProfile:
     def maybe(value: float, share: float = 0.6) -> float:
         return value if random_.random() < share else 0.0
 
-    return Weather(
+    return FaultProfile(
         mode=EMBEDDED if seed % 2 else OPERATOR,
         crash=maybe(0.7, 0.75),
         crashes=random_.choice((1, 2, 4, 6)),

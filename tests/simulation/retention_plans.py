@@ -36,7 +36,7 @@ _POLICIES: tuple[dict[str, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RetentionPlan:
     """The kind of world."""
 
     retention: bool
@@ -47,14 +47,14 @@ class Wishes:
     """Whether `status.retention` is written; an upstream CRD has no such field."""
 
 
-def draw_wishes(seed: int) -> Wishes:
+def draw_wishes(seed: int) -> RetentionPlan:
     random_ = random.Random(f"retention/{seed}")
     retention = random_.random() < 0.5
-    return Wishes(retention, retention and random_.random() < 0.5, not retention or random_.random() < 0.8)
+    return RetentionPlan(retention, retention and random_.random() < 0.5, not retention or random_.random() < 0.8)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RetentionAction:
     """A planned action: its time, and its job or runtime."""
 
     time: float
@@ -62,26 +62,30 @@ class Wish:
     name: str
 
 
-def draw_wish_times(seed: int, span: float, submissions: Iterable[tuple[str, float]]) -> Iterator[Wish]:
+def draw_wish_times(seed: int, span: float, submissions: Iterable[tuple[str, float]]) -> Iterator[RetentionAction]:
     """`submissions`: names of jobs and when they are first submitted."""
     if not draw_wishes(seed).retention:
         return
     random_ = random.Random(f"wishes/{seed}")
     for name, begin in submissions:
         for _ in range(random_.choice((0, 0, 1, 2))):
-            yield Wish(begin + random_.random() * span / 2, "change the TTL", name)
+            yield RetentionAction(begin + random_.random() * span / 2, "change the TTL", name)
         if random_.random() < 0.25:
             hold = begin + random_.random() * span / 4
-            yield Wish(hold, "hold", name)
-            yield Wish(hold + random_.random() * span / 2, "release", name)
+            yield RetentionAction(hold, "hold", name)
+            yield RetentionAction(hold + random_.random() * span / 2, "release", name)
         if random_.random() < 0.3:
-            yield Wish(begin + 1.0, "make it anew once it is gone", name)
+            yield RetentionAction(begin + 1.0, "make it anew once it is gone", name)
         elif random_.random() < 0.35:
-            yield Wish(begin + random_.random() * span / 2, random_.choice(("replace", "replace", "delete")), name)
+            yield RetentionAction(
+                begin + random_.random() * span / 2, random_.choice(("replace", "replace", "delete")), name
+            )
     for _ in range(random_.choice((0, 1, 1, 2, 2, 3))):
-        yield Wish(random_.random() ** 2 * span, random_.choice(("set the policy",) * 4 + ("remove the policy",)), "")
+        yield RetentionAction(
+            random_.random() ** 2 * span, random_.choice(("set the policy",) * 4 + ("remove the policy",)), ""
+        )
     for _ in range(random_.choice((0, 0, 1, 2))):
-        yield Wish(random_.random() * span, "change a runtime's TTL", random_.choice(KEPT_RUNTIMES))
+        yield RetentionAction(random_.random() * span, "change a runtime's TTL", random_.choice(KEPT_RUNTIMES))
 
 
 def set_ttl(seed: int, trainjob: Object) -> None:

@@ -1,6 +1,6 @@
 """An independent computation of how long finished TrainJobs are kept, for comparison with the product.
 
-`Looks` records what the retention controllers saw before they acted, because their view may lag. The checks are in
+`SeenState` records what the retention controllers saw before they acted, because their view may lag. The checks are in
 `retaining.py`.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tests.simulation.retention_plans import ENFORCED_ANNOTATION, TTL_ANNOTATION
 from tests.simulation.timing import Key, find_end
-from tests.simulation.wishes import ENFORCED_ANNOTATION, TTL_ANNOTATION
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS
@@ -66,7 +66,7 @@ def find_verdict_time(trainjob: Object) -> Key | None:
 
 
 @dataclass
-class Looks:
+class SeenState:
     """What the retention controllers saw, by uid."""
 
     shown: dict[str, tuple[Object | None, Mapping[str, str]]] = field(default_factory=dict)
