@@ -45,7 +45,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Remains:
+class FindLeftovers:
     place: PodPlace
     container: str
     restart: int
@@ -61,7 +61,7 @@ class LogWorld:
         self.uid = ""
         self.jobset = ""
         self.runs: dict[str, list[Run]] = {}
-        self.kept: list[Remains] = []
+        self.kept: list[FindLeftovers] = []
         self.cuts = 0
         """Number of the next streams that break after their first line."""
         self.asked: list[LogOptions] = []
@@ -146,7 +146,7 @@ class LogWorld:
         assert place is not None
         self._close(pod)
         if keep:
-            self.kept += [Remains(place, "node", n, tuple(run.lines)) for n, run in enumerate(self.runs[pod])]
+            self.kept += [FindLeftovers(place, "node", n, tuple(run.lines)) for n, run in enumerate(self.runs[pod])]
         del self.runs[pod]
         await self._cluster.client.delete(PODS, pod, NAMESPACE, DeleteOptions(grace_seconds=0))
 
@@ -220,5 +220,5 @@ class LogWorld:
         return list(self.kept)
 
     def read(self, log: KeptLog) -> Iterator[Stamped]:
-        assert isinstance(log, Remains)
+        assert isinstance(log, FindLeftovers)
         return iter(log.lines)

@@ -37,7 +37,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.rest.services.streams import Streams
 
 
-class Papers:
+class PodOutput:
     """What Pods have printed; read as a node's logs are."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Listener:
 @dataclass
 class RestPlant:
     rest: RestApi
-    papers: Papers
+    papers: PodOutput
     node: ScriptedNode
 
     @property
@@ -216,7 +216,7 @@ class RestPlant:
 async def running_rest_plant(
     folder: Path, node: ScriptedNode | None = None, settings: Settings | None = None, clock: Clock | None = None
 ) -> AsyncIterator[RestPlant]:
-    node, papers = node or ScriptedNode(script=lambda pod, run: -1), Papers()
+    node, papers = node or ScriptedNode(script=lambda pod, run: -1), PodOutput()
     async with running_rest(folder, settings, logs=papers.read, clock=clock) as rest:
         client, clock = rest.client, rest.clock
         await client.create(NODES, NODE)

@@ -74,14 +74,14 @@ class GarbageCollector:
         await self.worker.idle()
 
     async def run(self) -> None:
-        await self._look_around()
+        await self._scan_for_garbage()
         self._looked.set()
         await self.worker.run()
 
     def close(self) -> None:
         self._end()
 
-    async def _look_around(self) -> None:
+    async def _scan_for_garbage(self) -> None:
         """Finds work that a stop may have interrupted: deleted owners and unfinished deletions. In slices."""
         for place in self._index.places():
             self.worker.add(place)

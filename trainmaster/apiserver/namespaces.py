@@ -32,7 +32,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 _FINALIZER = "kubernetes"
 _BUCKET = NAMESPACES.collection
 _ROOT_CA = "kube-root-ca.crt"
-_FURNITURE = {stored.bucket_of(SERVICE_ACCOUNTS): "default", stored.bucket_of(CONFIG_MAPS): _ROOT_CA}
+_DEFAULT_OBJECTS = {stored.bucket_of(SERVICE_ACCOUNTS): "default", stored.bucket_of(CONFIG_MAPS): _ROOT_CA}
 """Objects that every namespace has: bucket to name."""
 _SLICE = 50
 """Deletions before yielding to other tasks, about 2 ms."""
@@ -109,7 +109,7 @@ class NamespaceController:
             if stored.peek_deletion(record.value):
                 self._end_namespace(record.name)
             else:
-                self._furnish(record.name)
+                self._create_objects(record.name)
 
     async def run(self) -> None:
         await self.worker.run()
@@ -126,13 +126,13 @@ class NamespaceController:
                 elif stored.peek_deletion(record.value):
                     self._end_namespace(record.name)
                 elif event.previous is None:
-                    self._furnish(record.name)
-            elif event.type is EventType.DELETE and (self._terminating or record.bucket in _FURNITURE):
+                    self._create_objects(record.name)
+            elif event.type is EventType.DELETE and (self._terminating or record.bucket in _DEFAULT_OBJECTS):
                 namespace, name = stored.split_name(record.name)
-                if namespace in self._terminating or name == _FURNITURE.get(record.bucket):
+                if namespace in self._terminating or name == _DEFAULT_OBJECTS.get(record.bucket):
                     self.worker.add(namespace)
 
-    def _furnish(self, namespace: str) -> None:
+    def _create_objects(self, namespace: str) -> None:
         self._create(SERVICE_ACCOUNTS, namespace, {"metadata": {"name": "default"}})
         description = (
             "Certificate of the authority that signs this API server's certificate, for clients inside the namespace."
@@ -172,7 +172,7 @@ class NamespaceController:
         if stored.peek_deletion(record.value):
             self._empty(namespace, record)
         else:
-            self._furnish(namespace)
+            self._create_objects(namespace)
 
     def _empty(self, namespace: str, record: StoredRecord) -> None:
         """Deletes the content. The deletion of the last object queues the namespace again."""

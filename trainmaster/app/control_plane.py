@@ -53,7 +53,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class PodDoors:
+class PodConnections:
     """Access to Pods (logs, exec), if this process runs any."""
 
     logs: PodLogs | None = None
@@ -61,7 +61,7 @@ class PodDoors:
     meter: Meter | None = None
 
 
-NO_PODS = PodDoors()
+NO_PODS = PodConnections()
 
 
 class ControlPlane:
@@ -99,7 +99,7 @@ class ControlPlane:
             return None
         return AuditLog(self.world.home.audit_log, max_bytes=settings.max_bytes, keep=settings.keep)
 
-    def build_server(self, pki: Pki, port: int, pods: PodDoors = NO_PODS) -> ApiServer:
+    def build_server(self, pki: Pki, port: int, pods: PodConnections = NO_PODS) -> ApiServer:
         world, settings = self.world, self.world.settings
         kinds = self.registry.catalogue
         access = Access(self.authenticator, self.authorizer)

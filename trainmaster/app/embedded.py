@@ -25,13 +25,13 @@ from trainmaster.apiserver.http.streams.contract import PodStreamError
 from trainmaster.apiserver.http.usage import ResourceUsage
 from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.app.bootstrap import ensure_built_ins
-from trainmaster.app.control_plane import NO_PODS, ControlPlane, PodDoors, World
+from trainmaster.app.control_plane import NO_PODS, ControlPlane, PodConnections, World
 from trainmaster.app.disk_watch import MIB, DiskWatch
 from trainmaster.app.home.control import serve_control
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.app.home.maintenance import serve_backup
-from trainmaster.app.process import find_loop_factory, go_last_without_memory, stop_on_signals
+from trainmaster.app.process import find_loop_factory, protect_from_oom_killer, stop_on_signals
 from trainmaster.app.rest.embedded import serving_rest
 from trainmaster.app.rest.serving import WILDCARDS
 from trainmaster.app.settings import Settings
@@ -63,10 +63,10 @@ _GC_THRESHOLDS = (20_000, 20, 50)
 SWITCH_SECONDS = 0.0005
 
 
-def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodDoors:
+def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodConnections:
     hardware, health = read_hardware(), functools.partial(read_health, home.root)
     meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=hardware, read_health=health)
-    return PodDoors(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
+    return PodConnections(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
 
 
 def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
@@ -76,7 +76,7 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
         failpoints.arm(environ.get("TRAINMASTER_FAILPOINTS", ""))
     except ValueError as error:
         raise HomeError(f"TRAINMASTER_FAILPOINTS: {error}") from None
-    go_last_without_memory()
+    protect_from_oom_killer()
     world = World(home, settings, environ, SystemClock(), SystemIds())
     # No garbage is created during the start, so collecting it would only cost time.
     gc.disable()

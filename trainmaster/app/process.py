@@ -44,7 +44,7 @@ def raise_descriptor_limit() -> int:
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
-def go_last_without_memory() -> None:
+def protect_from_oom_killer() -> None:
     """Makes the OOM killer prefer other processes; needs root. The zygote and shims inherit it, programs in Pods do not
     (`shim.launch`)."""
     with suppress(OSError):

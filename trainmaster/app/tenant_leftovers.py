@@ -14,12 +14,12 @@ from trainmaster.apiserver import stored
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.store.contract import Store
-from trainmaster.tenancy.register import Remains
+from trainmaster.tenancy.register import FindLeftovers
 
 _BINDINGS = ("rbac.authorization.k8s.io/rolebindings", "rbac.authorization.k8s.io/clusterrolebindings")
 
 
-def build_remains(store: Store, history: Path) -> Remains:
+def build_remains(store: Store, history: Path) -> FindLeftovers:
     async def find(name: str) -> str:
         return find_in_store(store, name) or await asyncio.to_thread(find_in_history, history, name)
 

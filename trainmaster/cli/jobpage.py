@@ -36,7 +36,7 @@ _NOTES = {
 
 
 @dataclass(frozen=True)
-class JobStory:
+class JobDetails:
     """The data about one job. Everything but the job may be missing."""
 
     job: TrainingJob
@@ -51,7 +51,7 @@ class JobStory:
     """The command that lists its outputs, if any."""
 
 
-def build_page(context: CommandContext, story: JobStory) -> Iterator[str]:
+def build_page(context: CommandContext, story: JobDetails) -> Iterator[str]:
     yield from _tell_state(context, story)
     yield ""
     yield from _tell_facts(story)
@@ -72,7 +72,7 @@ def _paint(context: CommandContext, text: str, style: str) -> str:
     return terminal.paint(text, style) if terminal.has_colours(context) else text
 
 
-def _tell_state(context: CommandContext, story: JobStory) -> Iterator[str]:
+def _tell_state(context: CommandContext, story: JobDetails) -> Iterator[str]:
     job, state = story.job, story.job.state
     word = _paint(context, state.word, style_state(state.word))
     yield f"{job.kind or 'TrainJob'} {job.namespace}/{job.name}: {word}"
@@ -80,7 +80,7 @@ def _tell_state(context: CommandContext, story: JobStory) -> Iterator[str]:
         yield from (f"  {line}" for line in terminal.wrap(context, state.sentence, 2))
 
 
-def _tell_facts(story: JobStory) -> Iterator[str]:
+def _tell_facts(story: JobDetails) -> Iterator[str]:
     job, created = story.job, story.job.created_at
     reference = job.runtime
     facts = []
@@ -106,7 +106,7 @@ def _tell_facts(story: JobStory) -> Iterator[str]:
     yield from (f"{name + ':':<{width}}{value}" for name, value in facts)
 
 
-def _describe_terms(story: JobStory) -> Iterator[tuple[str, str]]:
+def _describe_terms(story: JobDetails) -> Iterator[tuple[str, str]]:
     deadline = find_deadline(story.job.raw, story.runtime)
     if deadline is not None:
         yield "Deadline", f"{show_span(deadline.seconds)} of activity ({deadline.source})"
@@ -117,7 +117,7 @@ def _describe_terms(story: JobStory) -> Iterator[tuple[str, str]]:
         yield "Retention", f"deleted {show_span(ttl.seconds)} after its end ({ttl.source})"
 
 
-def _tell_ranks(context: CommandContext, story: JobStory) -> list[str]:
+def _tell_ranks(context: CommandContext, story: JobDetails) -> list[str]:
     placed = [(place, pod) for pod in story.pods if (place := find_place(pod.raw)) is not None]
     if not placed:
         return []
@@ -166,7 +166,7 @@ def describe_pod(pod: Pod) -> tuple[str, str]:
     return ("Terminating" if pod.is_deleting else word), code
 
 
-def _tell_conditions(context: CommandContext, story: JobStory) -> list[str]:
+def _tell_conditions(context: CommandContext, story: JobDetails) -> list[str]:
     rows = [
         (
             condition.get("type", ""),
@@ -187,7 +187,7 @@ def _shorten(message: str, *ends: str) -> str:
     return message
 
 
-def _tell_failure(story: JobStory) -> list[str]:
+def _tell_failure(story: JobDetails) -> list[str]:
     failure = story.job.failure
     if failure is None or not failure.get("message"):
         return []
@@ -197,7 +197,7 @@ def _tell_failure(story: JobStory) -> list[str]:
     return [head, *(f"  {terminal.clean(line)}" for line in failure["message"].splitlines())]
 
 
-def _tell_events(context: CommandContext, story: JobStory) -> list[str]:
+def _tell_events(context: CommandContext, story: JobDetails) -> list[str]:
     """The events, newest last. Long messages are wrapped below the first line to fit the terminal."""
     lines = []
     for event in sorted(story.events, key=lambda event: event.time)[-_EVENTS:]:
@@ -210,7 +210,7 @@ def _tell_events(context: CommandContext, story: JobStory) -> list[str]:
     return lines
 
 
-def _tell_next(story: JobStory) -> list[str]:
+def _tell_next(story: JobDetails) -> list[str]:
     job = story.job
     name = job.name if job.namespace == "default" else f"{job.name} -n {job.namespace}"
     commands = {

@@ -23,7 +23,7 @@ COMPLETE, FAILED, RUNNING, FINISHED = "complete", "failed", "running", "finished
 SUSPENDED, RESUMED, DELETED = "suspended", "resumed", "deleted"
 GOALS = (COMPLETE, FAILED, RUNNING, FINISHED, SUSPENDED, DELETED)
 
-Judge = Callable[[Object | None], str | None]
+WaitCondition = Callable[[Object | None], str | None]
 """Takes the object, or None if it is deleted. Returns "" if the state is reached, a sentence if it never will be, or
 None to continue waiting."""
 
@@ -47,7 +47,7 @@ def read_timeout(options: argparse.Namespace) -> float | None:
         raise exits.Failure(f"--timeout: {error}", exits.USAGE) from None
 
 
-def build_judge(goal: str, wanted: TrainingJob) -> Judge:
+def build_wait_condition(goal: str, wanted: TrainingJob) -> WaitCondition:
     """A judge for this object by uid: a newer object of the same name does not count."""
     name, uid, model = wanted.name, wanted.uid, type(wanted)
 
@@ -85,7 +85,7 @@ async def wait_for(client: Client, jobs: Sequence[TrainingJob], goal: str, secon
 
     Failure with TIMED_OUT after the timeout.
     """
-    waits = [wait_until(client, job.gvr, job.name, job.namespace, build_judge(goal, job)) for job in jobs]
+    waits = [wait_until(client, job.gvr, job.name, job.namespace, build_wait_condition(goal, job)) for job in jobs]
     return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
 
 
@@ -98,7 +98,7 @@ async def limit(waits: Sequence[Awaitable[str]], seconds: float | None, text: st
         raise exits.Failure(after, exits.TIMED_OUT) from None
 
 
-async def wait_until(client: Client, gvr: GVR, name: str, namespace: str, judge: Judge) -> str:
+async def wait_until(client: Client, gvr: GVR, name: str, namespace: str, judge: WaitCondition) -> str:
     """Watches the object until the judge returns a result, and returns it."""
 
     async def begin(items: list[Object]) -> None:

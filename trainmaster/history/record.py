@@ -100,7 +100,7 @@ def merge(old: JobRecord, new: JobRecord) -> JobRecord:
     document = dict(new.document)
     document["runtime"] = document["runtime"] or old.document.get("runtime")
     for name in ("jobsets", "jobs", "pods", "events"):
-        document[name] = _unite(list_items(old.document, name), document[name])
+        document[name] = _merge_by_uid(list_items(old.document, name), document[name])
     document["gaps"] = list(dict.fromkeys([*list_items(old.document, "gaps"), *document["gaps"]]))
     state, finished = (old.state, old.finished) if new.state == DELETED != old.state else (new.state, new.finished)
     return JobRecord(
@@ -117,7 +117,7 @@ def merge(old: JobRecord, new: JobRecord) -> JobRecord:
     )
 
 
-def _unite(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
+def _merge_by_uid(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
     """Merged by uid: the newer version of each object, at the position of the older."""
     merged = {entry["uid"]: entry for entry in old}
     merged.update({entry["uid"]: entry for entry in new})

@@ -38,7 +38,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class MetricSeries:
     """The values of one metric over the lifetime of a job."""
 
     name: str
@@ -104,10 +104,12 @@ def to_data(points: Sequence[Point]) -> list[Object]:
     ]
 
 
-def list_courses(points: Sequence[Point]) -> list[Course]:
+def list_courses(points: Sequence[Point]) -> list[MetricSeries]:
     """Every metric, in the order of its first report."""
     values: dict[str, list[float]] = {}
     for point in points:
         for name, value in point.metrics.items():
             values.setdefault(name, []).append(value)
-    return [Course(name, found[0], found[-1], min(found), max(found), len(found)) for name, found in values.items()]
+    return [
+        MetricSeries(name, found[0], found[-1], min(found), max(found), len(found)) for name, found in values.items()
+    ]

@@ -5,7 +5,7 @@
 
 Creating the object reserves the name or user, so two requests at the same time never get the same one, and no object
 grows with the number of tenants. A Unix user is never given to a second tenant. A name can be given again once its
-tenant and everything that it left behind is gone (`Remains`), and then with another Unix user.
+tenant and everything that it left behind is gone (`FindLeftovers`), and then with another Unix user.
 
 Earlier releases used a single ConfigMap (`api.tenancy.REGISTER`). Its content is migrated once; it stays readable.
 After a crash between any two writes the same call continues; at worst a number is reserved that nobody uses.
@@ -25,14 +25,14 @@ from trainmaster.api.tenancy import SYSTEM_NAMESPACE
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.tenancy.errors import TenantError, build_taken
 
-Remains: TypeAlias = Callable[[str], Awaitable[str]]
+FindLeftovers: TypeAlias = Callable[[str], Awaitable[str]]
 """Describes what remains of a tenant whose namespace was deleted: records, outputs, claims. "" if there is nothing."""
 _TRIES = 50
 """Attempts to find a free user id while others are adding tenants."""
 
 
 class Register:
-    def __init__(self, client: Client, remains: Remains | None = None) -> None:
+    def __init__(self, client: Client, remains: FindLeftovers | None = None) -> None:
         """Without `remains` it is unknown what remains of a tenant, so no name becomes free again."""
         self._client = client
         self._remains = remains

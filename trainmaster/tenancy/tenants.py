@@ -29,7 +29,7 @@ from trainmaster.api.tenancy import NAME, Allowance, Tenant
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.tenancy.errors import TenantError, build_taken
-from trainmaster.tenancy.register import Register, Remains
+from trainmaster.tenancy.register import FindLeftovers, Register
 
 DEFAULT_LIFE = timedelta(days=90)
 SHORTEST_LIFE, LONGEST_LIFE = timedelta(minutes=10), timedelta(days=365)
@@ -45,7 +45,7 @@ class Issued:
 
 
 class TenantRegister:
-    def __init__(self, client: Client, clock: Clock, remains: Remains | None = None) -> None:
+    def __init__(self, client: Client, clock: Clock, remains: FindLeftovers | None = None) -> None:
         self._client = client
         self._clock = clock
         self.register = Register(client, remains)
@@ -68,7 +68,7 @@ class TenantRegister:
                 with suppress(StatusError):
                     await self.register.give_back(name)
             raise
-        await self._furnish(name, allowance)
+        await self._create_objects(name, allowance)
         try:
             return await self._issue(name, _FIRST_TOKEN, life)
         except AlreadyExists:
@@ -158,7 +158,7 @@ class TenantRegister:
             if await self._list_tokens(name):
                 raise _build_exists(name) from None
 
-    async def _furnish(self, name: str, allowance: Allowance) -> None:
+    async def _create_objects(self, name: str, allowance: Allowance) -> None:
         limits = tenancy.build_limit_range(allowance.to_hard())
         await self._ensure(RESOURCE_QUOTAS, tenancy.build_quota(allowance), name)
         if limits is not None:

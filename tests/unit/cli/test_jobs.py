@@ -22,7 +22,7 @@ from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
 from trainmaster.cli.commands.nodes import build_row as build_node_row
 from trainmaster.cli.commands.submit import explain_refusal
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobpage import JobStory, build_page, describe_pod
+from trainmaster.cli.jobpage import JobDetails, build_page, describe_pod
 from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests.ordering import Manifest
 from trainmaster.cli.spans import show_span
@@ -93,7 +93,9 @@ def test_no_line_of_a_page_is_wider_than_the_terminal(width: int) -> None:
     job = make_job(conditions=[make_condition("Failed", LONG)], failure=failure)
     context = CommandContext({"COLUMNS": str(width), "NO_COLOR": "1"}, Terminal(), io.StringIO())
     lines = list(
-        build_page(context, JobStory(TrainJob(job), NOW, pods=[Pod(pod)], events=[ObjectEvent(one) for one in events]))
+        build_page(
+            context, JobDetails(TrainJob(job), NOW, pods=[Pod(pod)], events=[ObjectEvent(one) for one in events])
+        )
     )
     assert [line for line in lines if len(line) > width] == []
     text = "\n".join(lines)
@@ -117,7 +119,7 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     events = [{**event, "metadata": {}, "involvedObject": {"kind": "TrainJob", "name": "a"}}]
     want = "rank 1: exit code 1: ValueError: broken data in shard 3"
     assert build_row(TrainJob(job), NOW, wide=False, all_namespaces=False)[-1] == want
-    story = JobStory(TrainJob(job), NOW, events=[ObjectEvent(one) for one in events])
+    story = JobDetails(TrainJob(job), NOW, events=[ObjectEvent(one) for one in events])
     page = "\n".join(build_page(CommandContext({}, io.StringIO(), io.StringIO()), story))
     assert page.startswith(f"TrainJob default/a: Failed\n  {want}\n")
     assert page.count("Traceback") == 1

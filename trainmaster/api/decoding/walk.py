@@ -11,8 +11,8 @@ from typing import Any
 
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.declaring.schema import SchemaNode
-from trainmaster.api.decoding import gowords
-from trainmaster.api.decoding.gowords import DecodeError
+from trainmaster.api.decoding import go_messages
+from trainmaster.api.decoding.go_messages import DecodeError
 from trainmaster.api.meta import Object
 
 __all__ = ["DecodeError", "repair"]
@@ -30,7 +30,7 @@ def repair(kind: Kind, obj: Object) -> list[str]:
     if metadata is not None:
         if not isinstance(metadata, dict):
             raise DecodeError(
-                f"json: cannot unmarshal {gowords.json_word(metadata)} into Go value of type v1.ObjectMeta"
+                f"json: cannot unmarshal {go_messages.json_word(metadata)} into Go value of type v1.ObjectMeta"
             )
         of_metadata.object(node.properties["metadata"], metadata, "", "ObjectMeta")
     custom = _Custom()
@@ -53,24 +53,24 @@ class _BuiltIn:
         for name in list(value):
             child = node.properties.get(name)
             if child is None:
-                self.unknown.append(_join(gowords.without_embedded(path), name))
+                self.unknown.append(_join(go_messages.without_embedded(path), name))
                 del value[name]
                 continue
             item = value[name]
             if item is None or (not item and name not in node.required and _vanishes(child, item)):
                 del value[name]
                 continue
-            value[name] = self.value(child, item, _join(path, gowords.embedded(node, name) + name), struct)
+            value[name] = self.value(child, item, _join(path, go_messages.embedded(node, name) + name), struct)
 
     def value(self, node: SchemaNode, value: Any, path: str, struct: str) -> Any:
         if node.int_or_string or node.type not in ("object", "array"):
-            return gowords.scalar(node, value, struct, path)
+            return go_messages.scalar(node, value, struct, path)
         if node.type == "array":
             if type(value) is not list:
-                raise gowords.wrong_type(value, struct, path, gowords.go_type(node))
+                raise go_messages.wrong_type(value, struct, path, go_messages.go_type(node))
             return [self._item(node.items, item, f"{path}[{index}]", struct) for index, item in enumerate(value)]
         if type(value) is not dict:
-            raise gowords.wrong_type(value, struct, path, gowords.go_type(node))
+            raise go_messages.wrong_type(value, struct, path, go_messages.go_type(node))
         if node.preserve_unknown:
             return value
         if node.additional is not None:

@@ -290,7 +290,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         try:
             if self._draining:
                 raise status.too_many_requests("the server is shutting down, please try again later", 1)
-            self._standing.check_room(request)
+            self._standing.check_capacity(request)
         except StatusError as error:
             self._send_when_durable(request, connection, error_response(error))
             return False

@@ -44,7 +44,7 @@ class StandingStreams:
     def __len__(self) -> int:
         return len(self._streams)
 
-    def check_room(self, request: ApiRequest) -> None:
+    def check_capacity(self, request: ApiRequest) -> None:
         """Raises StatusError 429 if there are too many, of this user or in total."""
         limits, identity = self._limits, request.identity
         mine = most = limits.watchers

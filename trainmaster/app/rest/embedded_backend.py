@@ -14,7 +14,7 @@ from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest.backend import Folders, build_backend, build_log_source
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
-from trainmaster.app.tenant_remains import build_remains
+from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend

@@ -17,7 +17,7 @@ from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobpage import JobStory, build_page
+from trainmaster.cli.jobpage import JobDetails, build_page
 from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     outputs = "" if is_cluster(options) else "trainmaster outputs list"
 
-    async def work(client: Client) -> list[JobStory]:
+    async def work(client: Client) -> list[JobDetails]:
         return [await collect(client, options.namespace, name, outputs) for name in options.names]
 
     for number, story in enumerate(call(context, options, work)):
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     return exits.OK
 
 
-async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> JobStory:
+async def collect(client: Client, namespace: str, name: str, outputs: str = "") -> JobDetails:
     job = await get_job(client, namespace, name)
     runtime, config, parts = await asyncio.gather(
         find_runtime(client, job),
@@ -60,7 +60,7 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
     troubled = sorted(pods, key=lambda pod: pod.phase in ("Running", "Succeeded"))
     about = [job, *([parts.jobset] if parts.jobset else []), *troubled[:_EVENTS_OF_PODS]]
     events = await asyncio.gather(*(_list_events(client, namespace, one.uid) for one in about))
-    return JobStory(
+    return JobDetails(
         job,
         SystemClock().now(),
         runtime=runtime,

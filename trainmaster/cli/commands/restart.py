@@ -102,11 +102,11 @@ class Restart:
         attempt = await ask_for_attempt(self._client, job, jobset)
         self._context.say(f"{name_object(job.gvr, job.name)} restarted: attempt {attempt}")
         if jobset is not None and is_cluster(self._options):
-            await self._see_to_it(job, jobset)
+            await self._delete_ignored_jobset(job, jobset)
         if self._options.wait:
             await self._await_attempt(job, jobset, attempt)
 
-    async def _see_to_it(self, job: TrainJob, jobset: JobSet) -> None:
+    async def _delete_ignored_jobset(self, job: TrainJob, jobset: JobSet) -> None:
         """Deletes the JobSet if upstream's controller is in charge: it recreates it, but ignores our annotation."""
 
         def judge(seen: Object | None) -> str | None:

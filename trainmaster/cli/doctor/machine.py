@@ -42,14 +42,14 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class MachineFacts:
     home: Home
     settings: Settings
     findings: tuple[IsolationFinding, ...]
     """The results of the isolation probe, which runs once for all checks."""
 
 
-Check = Callable[[Patient], list[Diagnosis]]
+Check = Callable[[MachineFacts], list[Diagnosis]]
 
 _ADVICE = {
     probe.USER_NAMESPACE: "allow user namespaces for ordinary users, or run the server as root",
@@ -64,11 +64,11 @@ _ADVICE = {
 
 
 async def examine(home: Home, settings: Settings) -> list[Diagnosis]:
-    patient = Patient(home, settings, tuple(await run_probe()))
+    patient = MachineFacts(home, settings, tuple(await run_probe()))
     return [line for check in CHECKS for line in check(patient)]
 
 
-def check_isolation(patient: Patient) -> list[Diagnosis]:
+def check_isolation(patient: MachineFacts) -> list[Diagnosis]:
     wanted = patient.settings.node.isolation
     try:
         found = decide_level(wanted, os.geteuid(), patient.findings)
@@ -79,7 +79,7 @@ def check_isolation(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("isolation", "note" if weak else "ok", f"{found.level}: {found.why}", advice)]
 
 
-def check_probes(patient: Patient) -> list[Diagnosis]:
+def check_probes(patient: MachineFacts) -> list[Diagnosis]:
     if not patient.findings:
         return [Diagnosis("probe", "note", f"nothing could be tried on {platform.system()}")]
     return [
@@ -90,7 +90,7 @@ def check_probes(patient: Patient) -> list[Diagnosis]:
     ]
 
 
-def check_gpus(patient: Patient) -> list[Diagnosis]:
+def check_gpus(patient: MachineFacts) -> list[Diagnosis]:
     found = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     if not found:
         return [Diagnosis("gpus", "ok", "none")]
@@ -100,7 +100,7 @@ def check_gpus(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("gpus", "ok", ", ".join(found))]
 
 
-def check_warm(patient: Patient) -> list[Diagnosis]:
+def check_warm(patient: MachineFacts) -> list[Diagnosis]:
     wanted = patient.settings.node.warm
     if wanted == "off":
         return [Diagnosis("warm start", "ok", "off (node.warm)")]
@@ -110,7 +110,7 @@ def check_warm(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("warm start", "ok", "auto: Python programs begin with torch imported")]
 
 
-def check_disk(patient: Patient) -> list[Diagnosis]:
+def check_disk(patient: MachineFacts) -> list[Diagnosis]:
     place = patient.home.root
     while not place.exists():
         place = place.parent
@@ -121,7 +121,7 @@ def check_disk(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("disk", "ok", seen)]
 
 
-def check_store(patient: Patient) -> list[Diagnosis]:
+def check_store(patient: MachineFacts) -> list[Diagnosis]:
     """Data that was missing when the server started."""
     advice = "look over your jobs, or `trainmaster restore` a backup; then remove the damage-* files there"
     return [
@@ -130,7 +130,7 @@ def check_store(patient: Patient) -> list[Diagnosis]:
     ]
 
 
-def check_clock(_: Patient) -> list[Diagnosis]:
+def check_clock(_: MachineFacts) -> list[Diagnosis]:
     if platform.system() != "Linux":
         return []
     if linux.is_clock_synchronised():
@@ -139,7 +139,7 @@ def check_clock(_: Patient) -> list[Diagnosis]:
     return [Diagnosis("clock", "note", "nobody keeps it synchronised", advice)]
 
 
-def check_home(patient: Patient) -> list[Diagnosis]:
+def check_home(patient: MachineFacts) -> list[Diagnosis]:
     root = patient.home.root
     if not root.exists():
         return [Diagnosis("home", "ok", f"{root} (made by the first `trainmaster up`)")]
@@ -149,7 +149,7 @@ def check_home(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("home", "ok", f"{root}, " + (f"served by process {info.pid}" if info else "no server runs"))]
 
 
-def check_server(patient: Patient) -> list[Diagnosis]:
+def check_server(patient: MachineFacts) -> list[Diagnosis]:
     """Whether the server has the version of this command, and whether Pods are waiting for a server to return."""
     info = patient.home.find_running()
     if info is None:
@@ -165,7 +165,7 @@ def check_server(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("server", "ok", f"version {info.version} at {info.server or 'an address to come'}")]
 
 
-def check_privacy(patient: Patient) -> list[Diagnosis]:
+def check_privacy(patient: MachineFacts) -> list[Diagnosis]:
     """Whether others can read the kubeconfig or the keys, which give full access."""
     private = stat.S_IRWXG | stat.S_IRWXO
     rules = {
@@ -180,7 +180,7 @@ def check_privacy(patient: Patient) -> list[Diagnosis]:
     return [Diagnosis("privacy", "problem", f"open to other users: {', '.join(open_to_others)}", advice)]
 
 
-def check_kubectl(_: Patient) -> list[Diagnosis]:
+def check_kubectl(_: MachineFacts) -> list[Diagnosis]:
     found = shutil.which("kubectl")
     if found is None:
         return [
@@ -189,7 +189,7 @@ def check_kubectl(_: Patient) -> list[Diagnosis]:
     return [Diagnosis("kubectl", "ok", found)]
 
 
-def check_system(_: Patient) -> list[Diagnosis]:
+def check_system(_: MachineFacts) -> list[Diagnosis]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     system = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
     seen = f"{system}, {cores} cores, uid {os.geteuid()}"

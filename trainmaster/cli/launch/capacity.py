@@ -15,7 +15,7 @@ from trainmaster.client.contract import Client
 from trainmaster.jobs.compose.request import JobRequest
 
 
-async def check_room(client: Client, request: JobRequest) -> None:
+async def check_capacity(client: Client, request: JobRequest) -> None:
     """Failure if the job could not run even on an idle machine."""
     try:
         nodes = (await client.list(NODES)).items

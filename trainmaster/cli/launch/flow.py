@@ -33,7 +33,7 @@ def print_manifests(
 ) -> int:
     """For --dry-run: starts nothing. The runtime comes from a running server, else it is the shipped one. The code is
     packed, so that the printed manifest can be submitted with kubectl."""
-    base = asyncio.run(submission.get_runtime_anyhow(context, options, find_runtime_name(options, program)))
+    base = asyncio.run(submission.get_runtime_for_dry_run(context, options, find_runtime_name(options, program)))
     code = _send(options, program, context.home(options))
     composed = compile_job(request, program, options, base, code)
     if options.output_format == "json":
@@ -82,13 +82,13 @@ async def _run(
         base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
         composed = compile_job(request, program, options, base, code)
         if request.resources:
-            from trainmaster.cli.launch import room
+            from trainmaster.cli.launch import capacity
 
-            await room.check_room(client, request)
+            await capacity.check_capacity(client, request)
         if request.secrets or request.secret_variables or request.mounts:
-            from trainmaster.cli.launch import needs
+            from trainmaster.cli.launch import references
 
-            await needs.check_needs(client, request, options.namespace)
+            await references.check_references(client, request, options.namespace)
         trainjob = await submission.submit(client, composed, clock)
         for text in client.warnings:
             context.note(f"trainmaster: warning: {text}")
@@ -112,9 +112,9 @@ def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> 
     if options.no_code:
         return None
     # Imported here because not every run uploads code.
-    from trainmaster.cli.launch import codes
+    from trainmaster.cli.launch import code
 
-    return codes.send(program.root, home, options.code_limit, program.script)
+    return code.send(program.root, home, options.code_limit, program.script)
 
 
 async def _show(

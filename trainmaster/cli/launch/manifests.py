@@ -6,10 +6,10 @@ from trainmaster.api.code import find_digest
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.api.reading import list_items, read_annotations
-from trainmaster.jobs.compose.trainjob import PATCHES, ComposedJob, TrainJobShape
+from trainmaster.jobs.compose.trainjob import PATCHES, ComposedJob, SupportedFields
 
 MANAGER = "trainmaster.dev/run"
-SHAPE = TrainJobShape(MANAGER, frozenset({PATCHES, TTL_FIELD, DEADLINE_FIELD}))
+SHAPE = SupportedFields(MANAGER, frozenset({PATCHES, TTL_FIELD, DEADLINE_FIELD}))
 """The fields that our server supports; other servers refuse unknown fields by name."""
 
 

@@ -15,7 +15,7 @@ from trainmaster.client.contract import Client
 from trainmaster.jobs.compose.request import CLAIM, SECRET, JobRequest
 
 
-async def check_needs(client: Client, request: JobRequest, namespace: str) -> None:
+async def check_references(client: Client, request: JobRequest, namespace: str) -> None:
     """RunOptionError that says how to create the missing object."""
     for mount in request.mounts:
         if mount.kind == CLAIM:

@@ -42,7 +42,7 @@ class StartingServer:
         """None for a cluster."""
         if is_cluster(options):
             return
-        with telling(self._context.home(options)) as home:
+        with explaining_errors(self._context.home(options)) as home:
             self.home = home
             info = home.find_running()
             if info is None:
@@ -71,7 +71,7 @@ class StartingServer:
                 return get_server(self._context, self._options)
             except exits.Failure as error:
                 raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
-        with telling(home):
+        with explaining_errors(home):
             info = self._wait() if self._starting is not None else home.find_running()
             deadline = clock.monotonic() + _STARTING_SECONDS
             while info is not None and not info.kubeconfig and clock.monotonic() < deadline:
@@ -103,7 +103,7 @@ class StartingServer:
 
 
 @contextmanager
-def telling(home: Home) -> Iterator[Home]:
+def explaining_errors(home: Home) -> Iterator[Home]:
     """Turns errors of the home, its disk or its settings into a Failure."""
     try:
         yield home

@@ -73,7 +73,7 @@ def explain_refusal(error: StatusError, name: str) -> str:
     return f"the job was refused: {error.message}"
 
 
-async def get_runtime_anyhow(context: CommandContext, options: argparse.Namespace, name: str) -> Object:
+async def get_runtime_for_dry_run(context: CommandContext, options: argparse.Namespace, name: str) -> Object:
     """For --dry-run: the runtime from the server if one is running, else the shipped one."""
     if not is_cluster(options) and context.home(options).find_running() is None:
         options.namespace = options.namespace or "default"

@@ -164,7 +164,7 @@ class Model:
         screen.reason = screen.message = screen.until = ""
         condition = job.end_condition
         if condition is not None:
-            screen.state, screen.ended = job.state_until_gone.word, condition.get("lastTransitionTime", "")
+            screen.state, screen.ended = job.state_ignoring_deletion.word, condition.get("lastTransitionTime", "")
             screen.reason, screen.message = condition.get("reason", ""), condition.get("message", "")
             return
         waiting = job.waiting

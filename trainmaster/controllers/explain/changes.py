@@ -60,7 +60,7 @@ class UnblockingChange:
     """The fraction of the requested amount that the job gives up. Changes are sorted by it, smallest first."""
 
 
-class Questions:
+class WhatIf:
     """Answers what-if questions about one waiting TrainJob, on a copy of the view."""
 
     def __init__(self, view: View, job: TrainJob, now: Now) -> None:

@@ -22,10 +22,10 @@ from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
 from trainmaster.api.state_texts import WAITING as WORDS
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
-from trainmaster.controllers.explain.changes import Questions, UnblockingChange
+from trainmaster.controllers.explain.changes import UnblockingChange, WhatIf
 from trainmaster.controllers.explain.world import read_ledger
 from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
-from trainmaster.controllers.scheduler.free_amounts import NodeRoom, make_room
+from trainmaster.controllers.scheduler.node_room import NodeRoom, make_room
 from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
@@ -124,7 +124,7 @@ class _Explainer:
     def explain(self) -> JobExplanation:
         condition = self._job.end_condition
         if condition is not None:
-            return self._explain_end(self._job.state_until_gone.word, condition)
+            return self._explain_end(self._job.state_ignoring_deletion.word, condition)
         if self._job.is_deleting:
             return self._explain_deletion()
         if self._job.is_suspended or self._job.is_true(SUSPENDED):
@@ -294,11 +294,11 @@ class _Explainer:
         jobset = self._find_jobset()
         return "" if jobset is None else jobset.uid
 
-    def _ask(self) -> Questions | None:
+    def _ask(self) -> WhatIf | None:
         """Only a TrainJob can be rebuilt to try changes, and only with our own scheduler."""
         if not isinstance(self._job, TrainJob) or self._find_node() is None:
             return None
-        return Questions(self._view, self._job, self._now)
+        return WhatIf(self._view, self._job, self._now)
 
     # Running jobs
 

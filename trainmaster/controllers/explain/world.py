@@ -32,7 +32,7 @@ from trainmaster.jobs.models.quotas import ResourceQuota
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
-SUPPOSED = "supposed"
+HYPOTHETICAL_UID = "supposed"
 """The uid of a hypothetical JobSet."""
 _LISTED = (PODS, JOB_SETS, JOBS, NODES)
 _MOST_PASSES = 10_000
@@ -105,7 +105,7 @@ class Overlay:
     def add_gang(self, jobset: Object, now: Now) -> None:
         """Adds the JobSet as if it had just been created, with the Pods that its Jobs would create first."""
         own = {name: value for name, value in jobset["metadata"].items() if name != "annotations"}
-        meta = {**own, "uid": SUPPOSED, "creationTimestamp": format_time(now.wall), "generation": 1}
+        meta = {**own, "uid": HYPOTHETICAL_UID, "creationTimestamp": format_time(now.wall), "generation": 1}
         obj = {**jobset, "metadata": meta, "spec": {**jobset["spec"], "suspend": False}, "status": {}}
         self.put(JOB_SETS, obj)
         for pod in self._build_pods(JobSet(obj)):
@@ -166,7 +166,7 @@ class Overlay:
             spec = _complete(read_spec(template))
             spec["priority"] = self._get_priority(spec)
             for number in range(role.width):
-                name = f"{jobset.name}-{role.name}-{SUPPOSED}-{number}"
+                name = f"{jobset.name}-{role.name}-{HYPOTHETICAL_UID}-{number}"
                 head = {"name": name, "namespace": jobset.namespace, "uid": name, "labels": marks}
                 head |= {"creationTimestamp": jobset.created_at, "resourceVersion": "0"}
                 yield {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}

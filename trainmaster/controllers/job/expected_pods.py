@@ -4,9 +4,9 @@ Every Pod belongs to a slot: the completion index and attempt in an Indexed Job,
 open from the creation of its Pod until the Pod's end is counted. So each Pod is counted exactly once, regardless of the
 order in which Pods end, disappear or remain; an open slot without a Pod means that somebody force-deleted the Pod.
 
-The record (`Books`) is an annotation, written together with the counts in the status, so the two always agree. It is
-omitted if it can be derived from `status.active` (`_derive`), which is the case until a Pod fails or is deleted, and
-for finished Jobs. It contains times only while a replacement waits for its back-off.
+The record (`ExpectedPods`) is an annotation, written together with the counts in the status, so the two always agree.
+It is omitted if it can be derived from `status.active` (`_derive`), which is the case until a Pod fails or is deleted,
+and for finished Jobs. It contains times only while a replacement waits for its back-off.
 
 This relies on a view that shows the Job's last status also showing the Pods created before it. The embedded view does;
 with a view older than the Job's status, the plan's status write is refused.
@@ -23,7 +23,7 @@ import orjson
 from trainmaster.api.jobs.indexes import format_indexes, parse_indexes
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import read_text
-from trainmaster.controllers.job.keys import BOOKS
+from trainmaster.controllers.job.keys import EXPECTED_PODS
 from trainmaster.jobs.models.batch import Job
 
 _MOST = 100_000
@@ -52,7 +52,7 @@ def make_slot(attempt: int, failures: int, ignored: int) -> Slot:
 
 
 @dataclass(slots=True)
-class Books:
+class ExpectedPods:
     slots: dict[int, Slot] = field(default_factory=dict)
     next: int = 0
     """The next serial number. Not used for Indexed Jobs."""
@@ -61,8 +61,8 @@ class Books:
     at: str = ""
     """When the last of them failed; set only while a replacement waits."""
 
-    def copy(self) -> Books:
-        return Books(dict(self.slots), self.next, self.failures, self.at)
+    def copy(self) -> ExpectedPods:
+        return ExpectedPods(dict(self.slots), self.next, self.failures, self.at)
 
     def close(self, slot: int, *, indexed: bool) -> None:
         """Closes the slot, so that the end of its Pod is not counted."""
@@ -75,49 +75,49 @@ class Books:
         return [number for number, slot in self.slots.items() if slot.open]
 
 
-def read_books(job: Job) -> Books:
-    text = job.annotations.get(BOOKS)
+def read_expected_pods(job: Job) -> ExpectedPods:
+    text = job.annotations.get(EXPECTED_PODS)
     if not text:
         return _derive(job, job.status)
     try:
         return _decode(orjson.loads(text))
     except (ValueError, TypeError, AttributeError, KeyError):
         # Somebody edited the annotation, so start from the existing Pods.
-        return Books(next=_count_ended(job.status))
+        return ExpectedPods(next=_count_ended(job.status))
 
 
-def render_books(books: Books, job: Job, status: Fields) -> str | None:
+def render_expected_pods(expected: ExpectedPods, job: Job, status: Fields) -> str | None:
     """The annotation that belongs to the status; None if it can be derived from the status."""
-    if books == _derive(job, status):
+    if expected == _derive(job, status):
         return None
-    return orjson.dumps(_encode(books), option=orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps(_encode(expected), option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _derive(job: Job, status: Fields) -> Books:
+def _derive(job: Job, status: Fields) -> ExpectedPods:
     """Assumes that the lowest free slots are open, each with its first attempt."""
     active = min(int(status.get("active") or 0), _MOST)
     if not job.is_indexed:
         ended = _count_ended(status)
-        return Books(dict.fromkeys(range(ended, ended + active), FIRST), ended + active)
+        return ExpectedPods(dict.fromkeys(range(ended, ended + active), FIRST), ended + active)
     settled = {
         index for name in ("completedIndexes", "failedIndexes") for index in parse_indexes(read_text(status, name))
     }
     # This range is large enough, whichever indexes are settled.
     free = (number for number in range(active + len(settled)) if number not in settled)
-    return Books(dict.fromkeys(islice(free, active), FIRST))
+    return ExpectedPods(dict.fromkeys(islice(free, active), FIRST))
 
 
 def _count_ended(status: Fields) -> int:
     return int(status.get("succeeded") or 0) + int(status.get("failed") or 0)
 
 
-def _encode(books: Books) -> dict[str, object]:
+def _encode(expected: ExpectedPods) -> dict[str, object]:
     groups: dict[Slot, list[int]] = {}
-    for number, slot in books.slots.items():
+    for number, slot in expected.slots.items():
         groups.setdefault(slot, []).append(number)
     result: dict[str, object] = {"slots": [_encode_group(slot, numbers) for slot, numbers in _sort(groups.items())]}
     for name in ("next", "failures", "at"):
-        if value := getattr(books, name):
+        if value := getattr(expected, name):
             result[name] = value
     return result
 
@@ -134,7 +134,7 @@ def _encode_group(slot: Slot, numbers: list[int]) -> dict[str, object]:
     return result
 
 
-def _decode(value: Fields) -> Books:
+def _decode(value: Fields) -> ExpectedPods:
     slots: dict[int, Slot] = {}
     for group in value["slots"]:
         slot = Slot(
@@ -147,4 +147,4 @@ def _decode(value: Fields) -> Books:
         )
         for number in parse_indexes(group["open"] if "open" in group else group["ended"]):
             slots[number] = slot
-    return Books(slots, int(value.get("next", 0)), int(value.get("failures", 0)), str(value.get("at", "")))
+    return ExpectedPods(slots, int(value.get("next", 0)), int(value.get("failures", 0)), str(value.get("at", "")))

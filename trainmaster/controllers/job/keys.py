@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BOOKS = "trainmaster.dev/pods"
+EXPECTED_PODS = "trainmaster.dev/pods"
 """On unfinished Jobs: which Pods are expected to exist, and the attempts of each index (see `expected_pods`)."""
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 """On Pods of Jobs with backoffLimitPerIndex: how many Pods of the index failed before. Also read by users."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.api.reading import read_spec
-from trainmaster.controllers.job.pod_counts import Tally
+from trainmaster.controllers.job.pod_counts import PodCounts
 from trainmaster.controllers.job.pods import count_restarts
 from trainmaster.controllers.job.success_policy import find_success
 from trainmaster.jobs.models.batch import Job
@@ -36,32 +36,32 @@ _TOO_MANY_INDEXES = JobOutcome(
 _FAILED_INDEXES = JobOutcome(FAILURE, "FailedIndexes", "Job has failed indexes")
 
 
-def find_outcome(job: Job, tally: Tally, now: Now) -> JobOutcome | None:
-    if tally.fail_job:
-        return JobOutcome(FAILURE, "PodFailurePolicy", tally.fail_job)
-    if _exceeds_backoff_limit(job, tally):
+def find_outcome(job: Job, counts: PodCounts, now: Now) -> JobOutcome | None:
+    if counts.fail_job:
+        return JobOutcome(FAILURE, "PodFailurePolicy", counts.fail_job)
+    if _exceeds_backoff_limit(job, counts):
         return _TOO_MANY_FAILURES
     left = find_time_left(job, now)
     if left is not None and left <= 0:
         return _TOO_LATE
-    if tally.failed_indexes:
+    if counts.failed_indexes:
         most = job.spec.get("maxFailedIndexes")
-        if most is not None and len(tally.failed_indexes) > most:
+        if most is not None and len(counts.failed_indexes) > most:
             return _TOO_MANY_INDEXES
-        if len(tally.failed_indexes) + len(tally.completed) >= (job.completions or 0):
+        if len(counts.failed_indexes) + len(counts.completed) >= (job.completions or 0):
             return _FAILED_INDEXES
-    message = find_success(job, tally.completed)
+    message = find_success(job, counts.completed)
     return JobOutcome(SUCCESS, "SuccessPolicy", message) if message else None
 
 
-def _exceeds_backoff_limit(job: Job, tally: Tally) -> bool:
+def _exceeds_backoff_limit(job: Job, counts: PodCounts) -> bool:
     limit = job.spec.get("backoffLimit", 6)
-    if tally.failed > limit:
+    if counts.failed > limit:
         return True
     if read_spec(job.template).get("restartPolicy") != "OnFailure":
         return False
     # Counts restarts in place, as upstream: a limit of 0 is exceeded by the first restart, any other by reaching it.
-    return bool(sum(count_restarts(pod) for pod in (*tally.active, *tally.terminating)) >= max(limit, 1))
+    return bool(sum(count_restarts(pod) for pod in (*counts.active, *counts.terminating)) >= max(limit, 1))
 
 
 def find_time_left(job: Job, now: Now) -> float | None:
@@ -74,8 +74,8 @@ def find_time_left(job: Job, now: Now) -> float | None:
     return now.left(job.uid, "started", start, float(seconds))
 
 
-def has_completed(job: Job, tally: Tally) -> bool:
+def has_completed(job: Job, counts: PodCounts) -> bool:
     """If the number of completions is not set, the Job is complete once a Pod has succeeded and none is active."""
-    if tally.active:
+    if counts.active:
         return False
-    return tally.succeeded > 0 if job.completions is None else tally.succeeded >= job.completions
+    return counts.succeeded > 0 if job.completions is None else counts.succeeded >= job.completions

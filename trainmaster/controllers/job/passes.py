@@ -13,10 +13,10 @@ from trainmaster.client.writes import Create
 from trainmaster.controllers.job import outcome as ends
 from trainmaster.controllers.job.balance import MOST, list_missing, list_surplus
 from trainmaster.controllers.job.claims import Claims, build_release
-from trainmaster.controllers.job.expected_pods import FIRST, render_books
-from trainmaster.controllers.job.keys import BOOKS
+from trainmaster.controllers.job.expected_pods import FIRST, render_expected_pods
+from trainmaster.controllers.job.keys import EXPECTED_PODS
 from trainmaster.controllers.job.outcome import JobOutcome
-from trainmaster.controllers.job.pod_counts import Tally
+from trainmaster.controllers.job.pod_counts import PodCounts
 from trainmaster.controllers.job.pods import build_pod, build_pod_name
 from trainmaster.engine.draft import ObjectDraft, build_delete
 from trainmaster.engine.plan import Plan
@@ -36,7 +36,7 @@ class Pass:
         self,
         job: Job,
         claims: Claims,
-        tally: Tally,
+        counts: PodCounts,
         policy: BackoffPolicy,
         now: Now,
         is_name_taken: Callable[[str], bool],
@@ -45,17 +45,17 @@ class Pass:
         self._draft = ObjectDraft(JOBS, job)
         self._draft.writes += claims.adopted
         self._claims = claims
-        self._tally = tally
+        self._tally = counts
         self._policy = policy
         self._now = now
         self._is_name_taken = is_name_taken
         self._indexed = job.is_indexed
-        self._books = tally.books
-        self._is_news = tally.is_news
+        self._expected = counts.expected
+        self._is_news = counts.is_news
         self._created = 0
         self._stopped: list[Pod] = []
         self._released: list[Pod] = []
-        self._failed = tally.failed
+        self._failed = counts.failed
         self._start_time: str | None = job.status.get("startTime")
 
     def build_plan(self) -> Plan:
@@ -82,7 +82,7 @@ class Pass:
     def _decide(self, outcome: JobOutcome) -> None:
         """Stores the outcome. Running Pods are stopped in a later pass; stopping them now could hide the cause."""
         self._set(outcome.kind, outcome.reason, outcome.message)
-        for number in self._books.list_open():
+        for number in self._expected.list_open():
             self._close(number)
             # As upstream, Pods that are stopped because the Job failed count as failed.
             self._failed += 1 if outcome.kind == ends.FAILURE else 0
@@ -92,7 +92,7 @@ class Pass:
     def _end(self) -> None:
         # The counts became final with the decision; Pods that appear later are stopped but not counted.
         self._failed = self._job.failed
-        for number in self._books.list_open():
+        for number in self._expected.list_open():
             self._close(number)
         self._stop(self._tally.active)
         if not self._tally.active and not self._tally.terminating:
@@ -124,7 +124,7 @@ class Pass:
             self._start_time = format_time(self._now.wall)
 
     def _suspend(self) -> None:
-        for number in self._books.list_open():
+        for number in self._expected.list_open():
             self._close(number)
         if not self._draft.is_true("Suspended"):
             self._set("Suspended", "JobSuspended", "Job suspended")
@@ -145,7 +145,7 @@ class Pass:
             self._suspend()
         else:
             self._resume()
-        self._let_go()
+        self._release_pods()
         if self._is_news or self._released:
             return
         if self._tally.strays:
@@ -153,13 +153,13 @@ class Pass:
         elif not is_suspended:
             self._balance()
 
-    def _let_go(self) -> None:
+    def _release_pods(self) -> None:
         """Releases Pods that the selector does not match: closes their slots, and disowns them in a later pass."""
         for facts in self._claims.pods if self._claims.foreign else ():
             if facts.uid not in self._claims.foreign or facts.is_terminating:
                 continue
             key = facts.find_key(indexed=self._indexed)
-            slot = self._books.slots.get(key[0]) if key else None
+            slot = self._expected.slots.get(key[0]) if key else None
             if key and slot is not None and slot.open and slot.attempt == key[1]:
                 self._close(key[0])
             elif not self._is_news:
@@ -176,25 +176,25 @@ class Pass:
         self._draft.wake_after(missing.pause)
         for number in missing.numbers:
             self._create(number)
-        if missing.is_cut:
+        if missing.is_truncated:
             self._draft.wake_after(0.0)
         if missing.is_all:
-            self._books.at = ""
+            self._expected.at = ""
 
     def _create(self, number: int) -> None:
-        before = self._books.slots.get(number)
+        before = self._expected.slots.get(number)
         slot = FIRST if before is None else replace(before, attempt=before.attempt + 1, open=True, at="")
         if not self._indexed:
-            number = self._books.next
+            number = self._expected.next
         # If the name is taken by a Pod that is not ours, use the next one.
         while self._is_name_taken(build_pod_name(self._job, number, slot.attempt)):
             if self._indexed:
                 slot = replace(slot, attempt=slot.attempt + 1)
             else:
                 number += 1
-        self._books.slots[number] = slot
+        self._expected.slots[number] = slot
         if not self._indexed:
-            self._books.next = number + 1
+            self._expected.next = number + 1
         pod = build_pod(self._job, number, slot)
         # The Pod comes from the template of a stored Job, so it does not have to be decoded again.
         self._draft.write(Create(PODS, pod, decoded=True))
@@ -209,7 +209,7 @@ class Pass:
             self._note_one("SuccessfulDelete", f"Deleted pod: {pod.name}", len(self._stopped))
 
     def _close(self, number: int) -> None:
-        self._books.close(number, indexed=self._indexed)
+        self._expected.close(number, indexed=self._indexed)
         self._is_news = True
 
     # Status and events
@@ -233,27 +233,27 @@ class Pass:
 
     def _set_status(self) -> None:
         """The counts after this plan is applied; zero counts are omitted, as upstream."""
-        tally, draft = self._tally, self._draft
+        counts, draft = self._tally, self._draft
         gone = [*self._stopped, *self._released]
         draft.status |= {
-            "active": len(tally.active) + self._created - len(gone) or None,
-            "succeeded": tally.succeeded or None,
+            "active": len(counts.active) + self._created - len(gone) or None,
+            "succeeded": counts.succeeded or None,
             "failed": self._failed or None,
-            "completedIndexes": format_indexes(tally.completed) or None,
-            "ready": tally.ready - sum(1 for pod in gone if pod.is_ready),
-            "terminating": len(tally.terminating) + len(self._stopped),
+            "completedIndexes": format_indexes(counts.completed) or None,
+            "ready": counts.ready - sum(1 for pod in gone if pod.is_ready),
+            "terminating": len(counts.terminating) + len(self._stopped),
             "uncountedTerminatedPods": {},
             "startTime": self._start_time,
         }
         if "backoffLimitPerIndex" in self._job.spec:
-            draft.status["failedIndexes"] = format_indexes(tally.failed_indexes)
+            draft.status["failedIndexes"] = format_indexes(counts.failed_indexes)
         complete = draft.find_condition("Complete")
         if complete is not None:
             draft.status["completionTime"] = self._find_completion_time(complete["lastTransitionTime"])
         is_finished = draft.is_true("Complete") or draft.is_true("Failed")
         # Written together with the counts that it belongs to. Finished Jobs have neither annotation.
-        books = None if is_finished else render_books(self._books, self._job, draft.status)
-        draft.annotations = {BOOKS: books, WAITING: None if is_finished else tally.waiting}
+        expected = None if is_finished else render_expected_pods(self._expected, self._job, draft.status)
+        draft.annotations = {EXPECTED_PODS: expected, WAITING: None if is_finished else counts.waiting}
 
     def _find_completion_time(self, end: str) -> str:
         """The API requires that a Job does not end before its start, even if the clock was set back."""

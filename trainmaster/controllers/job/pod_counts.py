@@ -12,7 +12,7 @@ from datetime import datetime
 
 from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.reading import read_text
-from trainmaster.controllers.job.expected_pods import Books, Slot, make_slot, read_books
+from trainmaster.controllers.job.expected_pods import ExpectedPods, Slot, make_slot, read_expected_pods
 from trainmaster.controllers.job.facts import PodFacts
 from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, PodFailureVerdict, judge
 from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
@@ -22,8 +22,8 @@ from trainmaster.kit.clock import format_time, parse_time
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    books: Books
+class PodCounts:
+    expected: ExpectedPods
     is_news: bool
     """Whether the record of expected Pods has changed. It is stored before any action that depends on it."""
     active: tuple[Pod, ...]
@@ -43,12 +43,12 @@ class Tally:
     """The waiting annotation of the first Pod that could not be scheduled."""
 
 
-def count_pods(job: Job, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> Tally:
+def count_pods(job: Job, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> PodCounts:
     """`has_left(slot number, slot)`: whether the Pod exists but no longer belongs to the Job."""
     count = _Count(job, now)
     for facts in pods:
         count.look_at(facts)
-    count.look_for_the_missing(has_left)
+    count.find_missing_pods(has_left)
     count.settle()
     return count.build()
 
@@ -58,8 +58,8 @@ class _Count:
         self.job = job
         self.now = now
         self.indexed = job.is_indexed
-        self.stored = read_books(job)
-        self.books = self.stored.copy()
+        self.stored = read_expected_pods(job)
+        self.expected = self.stored.copy()
         self.below = (job.completions or 0) if self.indexed else None
         self.completed = set(parse_indexes(read_text(job.status, "completedIndexes"), self.below))
         self.failed_indexes = set(parse_indexes(read_text(job.status, "failedIndexes"), self.below))
@@ -117,34 +117,34 @@ class _Count:
             return None
         if number in self.completed or number in self.failed_indexes:
             return None
-        slot = self.books.slots.get(number)
+        slot = self.expected.slots.get(number)
         if slot is None and not self.indexed and number < self.stored.next:
             return None
         if slot is None:
             failures, ignored = get_failure_counts(facts.pod)
-            slot = self.books.slots[number] = make_slot(attempt, failures, ignored)
+            slot = self.expected.slots[number] = make_slot(attempt, failures, ignored)
             if not self.indexed:
-                self.books.next = max(self.books.next, number + 1)
+                self.expected.next = max(self.expected.next, number + 1)
         elif attempt > slot.attempt:
-            slot = self.books.slots[number] = replace(slot, attempt=attempt, open=True, verdict="", at="")
+            slot = self.expected.slots[number] = replace(slot, attempt=attempt, open=True, verdict="", at="")
         return number if slot.open and attempt == slot.attempt else None
 
     def _retire(self, number: int, attempt: int) -> None:
         """Closes an index that is outside the Job's completions. The attempt is kept, because the next Pod needs
         another name if the index comes back."""
-        slot = self.books.slots.get(number)
+        slot = self.expected.slots.get(number)
         if slot is None or slot.open or slot.attempt < attempt:
-            self.books.slots[number] = Slot(max(attempt, slot.attempt if slot else 0), open=False)
+            self.expected.slots[number] = Slot(max(attempt, slot.attempt if slot else 0), open=False)
 
-    def look_for_the_missing(self, has_left: Callable[[int, Slot], bool]) -> None:
-        for number in self.books.list_open():
-            slot = self.books.slots[number]
+    def find_missing_pods(self, has_left: Callable[[int, Slot], bool]) -> None:
+        for number in self.expected.list_open():
+            slot = self.expected.slots[number]
             if self.below is not None and number >= self.below:
                 self._retire(number, slot.attempt)
             elif number in self.open:
                 continue
             elif has_left(number, slot):
-                self.books.close(number, indexed=self.indexed)
+                self.expected.close(number, indexed=self.indexed)
             else:
                 self._fail(number, PodFailureVerdict(slot.verdict) if slot.verdict else PodFailureVerdict(), self.now)
 
@@ -163,7 +163,7 @@ class _Count:
         self._remember_failures()
 
     def _succeed(self, number: int, pod: Pod) -> None:
-        del self.books.slots[number], self.open[number]
+        del self.expected.slots[number], self.open[number]
         if self.indexed:
             self.completed.add(number)
         else:
@@ -171,7 +171,7 @@ class _Count:
         self.successes.append(get_finish_time(pod))
 
     def _fail(self, number: int, verdict: PodFailureVerdict, ended: datetime) -> None:
-        slot = self.books.slots.pop(number)
+        slot = self.expected.slots.pop(number)
         self.open.pop(number, None)
         self.ends.append(ended)
         counts = verdict.action != IGNORE
@@ -182,7 +182,7 @@ class _Count:
         if limit is not None and (verdict.action == FAIL_INDEX or (counts and slot.failures >= limit)):
             self.failed_indexes.add(number)
             return
-        self.books.slots[number] = Slot(
+        self.expected.slots[number] = Slot(
             slot.attempt,
             open=False,
             failures=slot.failures + 1 if counts else slot.failures,
@@ -193,9 +193,9 @@ class _Count:
     def _expect_end(self, number: int, pod: Pod) -> None:
         """Keeps the verdict on a terminating Pod, which may disappear before its end is seen."""
         verdict = judge(self.job, pod)
-        slot = self.books.slots[number]
+        slot = self.expected.slots[number]
         if verdict.is_matched and slot.verdict != verdict.action:
-            self.books.slots[number] = replace(slot, verdict=verdict.action)
+            self.expected.slots[number] = replace(slot, verdict=verdict.action)
 
     def _remember_failures(self) -> None:
         """As upstream, failures since the last success determine the back-off, which starts when the last one ended."""
@@ -203,18 +203,18 @@ class _Count:
             return
         later = [end for end in self.ends if not self.successes or end > max(self.successes)]
         if self.successes:
-            self.books.failures, self.books.at = 0, ""
+            self.expected.failures, self.expected.at = 0, ""
         if later:
-            before = [parse_time(self.books.at)] if self.books.at else []
+            before = [parse_time(self.expected.at)] if self.expected.at else []
             # A time in the future was stored before the clock was set back; the new failures are later.
             before = [moment for moment in before if moment <= self.now]
-            self.books.failures += len(later)
-            self.books.at = format_time(max(later + before))
+            self.expected.failures += len(later)
+            self.expected.at = format_time(max(later + before))
 
-    def build(self) -> Tally:
-        return Tally(
-            books=self.books,
-            is_news=self.books != self.stored,
+    def build(self) -> PodCounts:
+        return PodCounts(
+            expected=self.expected,
+            is_news=self.expected != self.stored,
             active=tuple(self.active),
             terminating=tuple(self.terminating),
             strays=tuple(self.strays),

@@ -18,7 +18,7 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.job.claims import claim_pods, gather, gather_own, map_job, map_pod
-from trainmaster.controllers.job.expected_pods import Slot, read_books
+from trainmaster.controllers.job.expected_pods import Slot, read_expected_pods
 from trainmaster.controllers.job.facts import PodFactsMemo
 from trainmaster.controllers.job.passes import Pass
 from trainmaster.controllers.job.pod_counts import count_pods
@@ -67,11 +67,11 @@ def reconcile(
     problem = _find_problem(job, refusals)
     if problem is not None:
         return _wait(job, problem, now)
-    claims = claim_pods(view, context.memo, job, read_books(job).next)
-    tally = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
-    if not tally.active:
+    claims = claim_pods(view, context.memo, job, read_expected_pods(job).next)
+    counts = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
+    if not counts.active:
         context.memo.forget(job.uid)
-    return Pass(job, claims, tally, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
+    return Pass(job, claims, counts, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
 
 
 def _list_left_behind(view: View, job: Job) -> list[Delete]:

@@ -10,8 +10,8 @@ from trainmaster.api import labels
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_metadata, read_spec
 from trainmaster.controllers.jobset import volumes
-from trainmaster.controllers.jobset.job_places import (
-    JobPlace,
+from trainmaster.controllers.jobset.job_indexes import (
+    JobIndexes,
     count_replicas,
     find_coordinator,
     get_group,
@@ -107,7 +107,7 @@ def build_service(jobset: JobSet) -> Object:
     }
 
 
-def build_job(jobset: JobSet, place: JobPlace, restarts: int) -> Object:
+def build_job(jobset: JobSet, place: JobIndexes, restarts: int) -> Object:
     name = get_job_name(jobset, place)
     marks = _build_marks(jobset, place, name, restarts)
     placement = get_placement(jobset, place.replicated)
@@ -160,7 +160,7 @@ def _select_nodes(pod_spec: Object, value: str) -> None:
     pod_spec["tolerations"] = [*list_items(pod_spec, "tolerations"), toleration]
 
 
-def _build_marks(jobset: JobSet, place: JobPlace, name: str, restarts: int) -> dict[str, str]:
+def _build_marks(jobset: JobSet, place: JobIndexes, name: str, restarts: int) -> dict[str, str]:
     """The keys and values that are both labels and annotations of the Job and its Pods."""
     group = get_group(place.replicated)
     every = jobset.replicated_jobs

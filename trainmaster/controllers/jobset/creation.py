@@ -10,7 +10,7 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Write
 from trainmaster.controllers.jobset import leftovers, startup, volumes
 from trainmaster.controllers.jobset.children import ChildJobs, build_job, build_service, get_placement
-from trainmaster.controllers.jobset.job_places import JobPlace, get_job_name, list_places
+from trainmaster.controllers.jobset.job_indexes import JobIndexes, get_job_name, list_places
 from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.jobs.models.jobsets import JobSet
@@ -39,12 +39,12 @@ def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDr
     return writes
 
 
-def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iterator[JobPlace]:
+def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iterator[JobIndexes]:
     """The Jobs to create. With ordered startup, only up to the first ReplicatedJob that has not started."""
     taken = buckets.names
     in_order = startup.is_in_order(jobset) and not jobset.is_suspended
     blocked = bool(buckets.previous) and jobset.restart_strategy == "BlockingRecreate"
-    places: dict[str, list[JobPlace]] = {}
+    places: dict[str, list[JobIndexes]] = {}
     for place in list_places(jobset):
         places.setdefault(place.replicated["name"], []).append(place)
     for replicated in jobset.replicated_jobs:
@@ -62,7 +62,7 @@ def _list_places(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft) -> Iter
         startup.note_end(draft)
 
 
-def _note_placement(jobset: JobSet, place: JobPlace, draft: JobSetDraft) -> None:
+def _note_placement(jobset: JobSet, place: JobIndexes, draft: JobSetDraft) -> None:
     """Exclusive placement spreads Jobs over nodes. It has no effect on a single node, which is reported once."""
     placement = get_placement(jobset, place.replicated)
     if draft.restarts or place.index or EXCLUSIVE_TOPOLOGY not in placement:

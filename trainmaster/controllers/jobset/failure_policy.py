@@ -18,7 +18,7 @@ from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.formats.patterns import is_found
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
-from trainmaster.controllers.jobset.job_places import list_job_restarts
+from trainmaster.controllers.jobset.job_indexes import list_job_restarts
 from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet

@@ -11,7 +11,7 @@ from trainmaster.jobs.models.jobsets import JobSet
 
 
 @dataclass(frozen=True, slots=True)
-class JobPlace:
+class JobIndexes:
     """The indexes of one Job: in its ReplicatedJob, in the JobSet, and in its group."""
 
     replicated: Fields
@@ -29,18 +29,18 @@ def get_group(replicated: Fields) -> str:
     return str(replicated.get("groupName", "default"))
 
 
-def list_places(jobset: JobSet) -> Iterator[JobPlace]:
+def list_places(jobset: JobSet) -> Iterator[JobIndexes]:
     global_index = 0
     group_counts: dict[str, int] = {}
     for replicated in jobset.replicated_jobs:
         group = get_group(replicated)
         for index in range(count_replicas(replicated)):
-            yield JobPlace(replicated, index, global_index, group_counts.get(group, 0))
+            yield JobIndexes(replicated, index, global_index, group_counts.get(group, 0))
             group_counts[group] = group_counts.get(group, 0) + 1
             global_index += 1
 
 
-def get_job_name(jobset: JobSet, place: JobPlace) -> str:
+def get_job_name(jobset: JobSet, place: JobIndexes) -> str:
     return f"{jobset.name}-{place.replicated['name']}-{place.index}"
 
 

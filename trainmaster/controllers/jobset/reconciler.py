@@ -67,7 +67,7 @@ def _clean_up(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft
     if remaining == 0:
         draft.write(build_delete(JOB_SETS, jobset, versioned=True, propagation="Foreground"))
         return
-    draft.writes += ttl.release_jobs(jobset, buckets)
+    draft.writes += ttl.restore_job_ttls(jobset, buckets)
     draft.wake_after(remaining)
     draft.count(buckets)
     _annotate(jobset, None, draft, now)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_text
-from trainmaster.controllers.jobset.job_places import count_replicas
+from trainmaster.controllers.jobset.job_indexes import count_replicas
 from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.jobsets import JobSet
 

@@ -12,7 +12,7 @@ from trainmaster.api.conditions import build_condition
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.job_places import count_replicas
+from trainmaster.controllers.jobset.job_indexes import count_replicas
 from trainmaster.engine.draft import ObjectDraft
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet

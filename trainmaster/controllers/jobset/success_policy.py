@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.controllers.jobset.children import ChildJobs
-from trainmaster.controllers.jobset.job_places import count_replicas
+from trainmaster.controllers.jobset.job_indexes import count_replicas
 from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.jobsets import JobSet
 

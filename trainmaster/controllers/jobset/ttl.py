@@ -44,7 +44,7 @@ def _is_noted_by_owner(view: View, jobset: JobSet) -> bool:
     return trainjob.uid != reference["uid"] or trainjob.is_deleting or trainjob.is_finished
 
 
-def release_jobs(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
+def restore_job_ttls(jobset: JobSet, buckets: ChildJobs) -> list[Patch]:
     """Restores the TTL of finished Jobs, which is safe because they are not created again."""
     writes = []
     for replicated in jobset.replicated_jobs:

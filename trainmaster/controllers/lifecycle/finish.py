@@ -63,7 +63,7 @@ class FinishedByRuntime:
     def put(self, gvr: GVR, obj: Object) -> None:
         trainjob = TrainJob(obj)
         request = Request(trainjob.namespace, trainjob.name)
-        runtime = trainjob.runtime_key if _is_left(trainjob) else None
+        runtime = trainjob.runtime_key if _is_kept(trainjob) else None
         if runtime == self._runtimes.get(request):
             return
         self.drop(gvr, request.namespace, request.name)
@@ -80,14 +80,14 @@ class FinishedByRuntime:
                 del self._finished[runtime]
 
 
-def _is_left(job: TrainingJob) -> bool:
+def _is_kept(job: TrainingJob) -> bool:
     """Whether it has finished and is not being deleted."""
     return job.is_finished and not job.is_deleting
 
 
 def list_finished(view: View, model: type[TrainingJob], namespace: str = "") -> Iterable[TrainingJob]:
     """The finished jobs of a kind that are not being deleted."""
-    return filter(_is_left, map(model, view.list(model.gvr, namespace)))
+    return filter(_is_kept, map(model, view.list(model.gvr, namespace)))
 
 
 def list_all_finished(view: View, namespace: str = "") -> Iterable[TrainingJob]:

@@ -18,8 +18,8 @@ from trainmaster.api.node_policy import NO_POLICY, NodePolicy
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
-from trainmaster.controllers.scheduler.free_amounts import NodeRoom
 from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger
+from trainmaster.controllers.scheduler.node_room import NodeRoom
 from trainmaster.controllers.scheduler.placement import find_misfit
 from trainmaster.controllers.scheduler.shapes import GangRole
 from trainmaster.jobs.models.batch import Job
@@ -67,7 +67,7 @@ class SchedulingVerdict:
 
 
 @dataclass(slots=True)
-class Look:
+class PassResult:
     room: NodeRoom
     admitted: list[tuple[SchedulingVerdict, list[Device]]] = field(default_factory=list)
     waiting: list[SchedulingVerdict] = field(default_factory=list)
@@ -93,14 +93,14 @@ class SchedulingPass:
         self._node = node
         self._room = room
         self._policy = policy
-        self._look = Look(room)
+        self._look = PassResult(room)
         self._to_the_end = to_the_end
         self._free_devices = room.list_free_devices()
         self._position = 0
         self._ahead: list[str] = []
         self._bound = 0
 
-    def run(self) -> Look:
+    def run(self) -> PassResult:
         look = self._look
         postponed: list[Gang] = []
         for gang in self._ledger.list_queue():

@@ -26,13 +26,13 @@ from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, 
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch, WriteRefusal
-from trainmaster.controllers.scheduler.free_amounts import make_room
 from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, LedgerEntry, SchedulingLedger
+from trainmaster.controllers.scheduler.node_room import make_room
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.queue_pass import (
     ENOUGH,
     REFUSED,
-    Look,
+    PassResult,
     SchedulingPass,
     SchedulingVerdict,
     VerdictKind,
@@ -62,7 +62,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     ledger.settle()
     if not ledger.is_anybody_waiting:
         return NOTHING
-    teller = _Teller(view, now.wall)
+    teller = _StatusWriter(view, now.wall)
     if refusals:
         return _explain_refusal(ledger, teller, refusals[0])
     found = view.find(NODES, "", NODE)
@@ -82,7 +82,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     return teller.build_plan()
 
 
-def _bind(view: View, look: Look, node: Node | None) -> Plan:
+def _bind(view: View, look: PassResult, node: Node | None) -> Plan:
     """`node`: if given, unmet selectors of Pods on it were ignored by policy, which is reported in an event."""
     draft = Draft()
     for verdict, devices in look.admitted:
@@ -124,7 +124,9 @@ def _build_binding(pod: Pod, devices: Sequence[Device]) -> Patch:
     return build_patch(PODS, pod, body, versioned=bool(devices))
 
 
-def _tell(view: View, teller: _Teller, look: Look, ledger: SchedulingLedger, verdict: SchedulingVerdict) -> None:
+def _tell(
+    view: View, teller: _StatusWriter, look: PassResult, ledger: SchedulingLedger, verdict: SchedulingVerdict
+) -> None:
     gang = verdict.gang
     match verdict.kind:
         case VerdictKind.GATED:
@@ -159,7 +161,7 @@ def _is_news(verdict: SchedulingVerdict) -> bool:
     return not is_marked or any(set(part.said) - {verdict.message} for _, part in gang.list_parts())
 
 
-def _explain_refusal(ledger: SchedulingLedger, teller: _Teller, refusal: WriteRefusal) -> Plan:
+def _explain_refusal(ledger: SchedulingLedger, teller: _StatusWriter, refusal: WriteRefusal) -> Plan:
     write = refusal.write
     entry = ledger.find_entry((write.namespace, write.name)) if isinstance(write, Patch) else None
     if entry is None:
@@ -169,7 +171,7 @@ def _explain_refusal(ledger: SchedulingLedger, teller: _Teller, refusal: WriteRe
     return teller.build_plan()
 
 
-class _Teller(Draft):
+class _StatusWriter(Draft):
     """Collects the updates of waiting Pods."""
 
     __slots__ = ("_now", "_view")

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from trainmaster.api.pods.requests import CPU, GPU, PODS, render_amount
-from trainmaster.controllers.scheduler.free_amounts import NodeRoom
 from trainmaster.controllers.scheduler.ledger import Gang
+from trainmaster.controllers.scheduler.node_room import NodeRoom
 from trainmaster.controllers.scheduler.queue_pass import SHOWN, SchedulingVerdict, VerdictKind
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

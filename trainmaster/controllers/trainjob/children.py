@@ -75,7 +75,7 @@ def build_children(trainjob: TrainJob, runtime: Fields, context: FrameworkContex
     gangs = inject_gangs(replace(training, jobs=list_jobs(spec), counts=counts), runtime, jobset, context)
     for gang in gangs:
         _mark_pods(spec, gang)
-    _count_on(trainjob, jobset)
+    _continue_attempts(trainjob, jobset)
     companions = [companion for answer in (injection, reporting, *gangs) for companion in answer.companions]
     remarks = [answer.remark for answer in gangs if answer.remark]
     if trainjob.trainer and not training.trainer_job:
@@ -179,7 +179,7 @@ def _build_jobset(trainjob: TrainJob, runtime: Fields, spec: Object) -> Object:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
 
 
-def _count_on(trainjob: TrainJob, jobset: Object) -> None:
+def _continue_attempts(trainjob: TrainJob, jobset: Object) -> None:
     """After a restart requested by a user, attempts continue to be numbered from the previous one."""
     first = trainjob.wanted_attempt
     if not first:

@@ -34,7 +34,7 @@ from trainmaster.controllers.trainjob import attempts, deadline, suspension, ver
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
-from trainmaster.controllers.trainjob.status import fail, follow_jobset, is_told, set_status
+from trainmaster.controllers.trainjob.status import fail, follow_jobset, is_status_current, set_status
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.draft import ObjectDraft, build_delete
@@ -172,7 +172,7 @@ def _keep(
         if have:
             draft.write(suspension.build_update(jobset, JobSet(children.jobset)))
             return None
-    draft.write(suspension.build_marks(jobset, overrides.merge_metadata(trainjob.raw, runtime.obj)))
+    draft.write(suspension.build_metadata_patch(jobset, overrides.merge_metadata(trainjob.raw, runtime.obj)))
     return None
 
 
@@ -246,7 +246,7 @@ def _is_over(view: View, trainjob: TrainJob) -> bool:
     jobset = _find_jobset(view, trainjob)
     if jobset is not None and not jobset.is_owned_by(trainjob.uid):
         jobset = None
-    return is_told(trainjob, jobset) and (jobset is None or not deadline.is_exceeded(trainjob))
+    return is_status_current(trainjob, jobset) and (jobset is None or not deadline.is_exceeded(trainjob))
 
 
 def map_child(view: View, obj: Object) -> Iterable[Request]:

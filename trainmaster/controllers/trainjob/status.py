@@ -21,7 +21,7 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 _COUNTS = ("name", "ready", "succeeded", "failed", "active", "suspended")
 
 
-def is_told(trainjob: TrainJob, jobset: JobSet | None) -> bool:
+def is_status_current(trainjob: TrainJob, jobset: JobSet | None) -> bool:
     """Whether the status of a finished TrainJob is up to date. Cheaper than building the status again."""
     status = trainjob.status
     if "waiting" in status or trainjob.is_suspended != trainjob.is_true("Suspended"):
@@ -63,7 +63,7 @@ def set_status(
     suspended = trainjob.is_suspended if waiting is None or jobset is None else jobset.is_suspended
     _set_suspended(draft, suspended, now)
     if jobset is not None:
-        _fold_jobset(draft, jobset, failure)
+        _copy_conditions(draft, jobset, failure)
         _set_counts(status, jobset.replicated_statuses)
     if "trainerStatus" in status and is_left_over(status["trainerStatus"], began):
         del status["trainerStatus"]
@@ -103,7 +103,7 @@ def _set_suspended(draft: ObjectDraft, suspended: bool, now: datetime) -> None:
         draft.set_condition(build_condition("Suspended", False, "Resumed", "TrainJob is resumed", now))
 
 
-def _fold_jobset(draft: ObjectDraft, jobset: JobSet, failure: Fields | None) -> None:
+def _copy_conditions(draft: ObjectDraft, jobset: JobSet, failure: Fields | None) -> None:
     """Reasons and messages are the JobSet's. For a failure, the rank that failed first is appended to the message."""
     for source, target in (("Completed", "Complete"), ("Failed", "Failed")):
         condition = jobset.find_condition(source)

@@ -46,7 +46,7 @@ def build_update(jobset: JobSet, wanted: JobSet) -> Patch | None:
     return build_patch(JOB_SETS, jobset, body, versioned=True)
 
 
-def build_marks(jobset: JobSet, wanted: Fields) -> Patch | None:
+def build_metadata_patch(jobset: JobSet, wanted: Fields) -> Patch | None:
     """Updates labels and annotations of the JobSet object itself, which can change at any time."""
     metadata = _list_changed(jobset, wanted)
     return build_patch(JOB_SETS, jobset, {"metadata": metadata}) if metadata else None

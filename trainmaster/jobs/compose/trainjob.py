@@ -40,7 +40,7 @@ _DOLLARS = r"\$\$+|\$(?=\()"
 
 
 @dataclass(frozen=True, slots=True)
-class TrainJobShape:
+class SupportedFields:
     """The fields that a server supports in TrainJobs. Trainer 2.1 has `podTemplateOverrides`, later releases have
     `runtimePatches`. Not every release has fields for TTL and deadline; annotations replace them."""
 
@@ -66,7 +66,7 @@ class ComposedJob:
         return (self.trainjob,) if self.runtime is None else (self.runtime, self.trainjob)
 
 
-def compose(request: JobRequest, base: Object, shape: TrainJobShape) -> ComposedJob:
+def compose(request: JobRequest, base: Object, shape: SupportedFields) -> ComposedJob:
     """`base` is the requested runtime of either kind, as stored on the server."""
     runtime = _derive(request, base)
     chosen = base if runtime is None else runtime
@@ -83,7 +83,7 @@ def compose(request: JobRequest, base: Object, shape: TrainJobShape) -> Composed
     return ComposedJob(runtime, _finish(trainjob, request, shape))
 
 
-def complete(request: JobRequest, template: Object, shape: TrainJobShape) -> Object:
+def complete(request: JobRequest, template: Object, shape: SupportedFields) -> Object:
     """A TrainJob from a template, completed from the request. Modifies `template`."""
     if request.env:
         trainer = template["spec"].setdefault("trainer", {})
@@ -96,7 +96,7 @@ def complete(request: JobRequest, template: Object, shape: TrainJobShape) -> Obj
     return _finish(template, request, shape)
 
 
-def _finish(trainjob: Object, request: JobRequest, shape: TrainJobShape) -> Object:
+def _finish(trainjob: Object, request: JobRequest, shape: SupportedFields) -> Object:
     """Adds labels, annotations, TTL and deadline, in the shape that the server supports."""
     spec, notes = trainjob["spec"], {**read_annotations(trainjob), **request.annotations}
     if request.code is not None:

@@ -165,12 +165,12 @@ class TrainingJob(ObjectModel):
     @property
     def state(self) -> TrainingState:
         if not self.is_deleting:
-            return self.state_until_gone
+            return self.state_ignoring_deletion
         ended = self._find_final_state()
         return ended._replace(word=DELETING) if ended else TrainingState(DELETING)
 
     @property
-    def state_until_gone(self) -> TrainingState:
+    def state_ignoring_deletion(self) -> TrainingState:
         """The state regardless of deletion, for callers that show separately that the job is being deleted."""
         ended = self._find_final_state()
         if ended is not None:

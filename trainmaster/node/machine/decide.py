@@ -189,8 +189,8 @@ class _Pass:
         at = container.over + delay
         if at > self.now.boot:
             self._wake(at)
-            if not container.is_told:
-                self.state = self.state.put(replace(container, is_told=True))
+            if not container.is_backoff_announced:
+                self.state = self.state.put(replace(container, is_backoff_announced=True))
                 who = f"{self.plan.name}_{self.plan.namespace}({self.plan.uid})"
                 text = f"Back-off restarting failed container {container.name} in pod {who}"
                 self._do(EventNote("BackOff", text, warning=True))

@@ -93,7 +93,7 @@ class ContainerState:
     """How the previous attempt ended."""
     series: int = 0
     """Restarts since the container last ran for long."""
-    is_told: bool = False
+    is_backoff_announced: bool = False
     """Whether an event has announced that the next attempt waits."""
     blocked: Blocked | None = None
     post_start: HookStage = HookStage.NONE

@@ -130,7 +130,7 @@ class JobReader:
 
 def describe_ended(job: TrainingJob) -> JobState | None:
     """None if it has not ended."""
-    end, found = job.end, job.state_until_gone
+    end, found = job.end, job.state_ignoring_deletion
     if end is None:
         return None
     state: State = "Complete" if found.word == COMPLETE else "Failed"

@@ -43,7 +43,7 @@ class JobFacts:
 
 def read_state(job: TrainingJob) -> training.TrainingState:
     """One of STATES, with its reason."""
-    state = job.state_until_gone
+    state = job.state_ignoring_deletion
     if state.is_final:
         return state
     if state.word == training.SUSPENDED and not job.is_suspended:

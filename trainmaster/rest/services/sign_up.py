@@ -59,7 +59,7 @@ class SignUpGuard:
                 hint="ask an administrator for `trainmaster tenant invite`, and send its code as `invitation`",
             )  # fmt: skip
 
-    async def check_room(self, name: str, register: Register) -> None:
+    async def check_capacity(self, name: str, register: Register) -> None:
         """For callers without an invitation. Unavailable names do not count against the limit."""
         problem = tenancy.find_name_problem(name)
         if problem:

@@ -20,7 +20,7 @@ from trainmaster.rest.services.sign_up import SignUpGuard, SignUpRules
 from trainmaster.rest.services.streams import Streams
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.tenancy.invitations import Invitations
-from trainmaster.tenancy.register import Remains
+from trainmaster.tenancy.register import FindLeftovers
 from trainmaster.tenancy.tenants import DEFAULT_LIFE, Issued, TenantRegister, check_walls
 
 
@@ -35,7 +35,7 @@ class TenantService:
         sign_up: SignUpRules,
         on_cluster: bool,
         latest: Latest = always_durable,
-        remains: Remains | None = None,
+        remains: FindLeftovers | None = None,
     ) -> None:
         self._own = own
         self._latest = latest
@@ -78,7 +78,7 @@ class TenantService:
 
     async def _add_tenant(self, client: Client, name: str, invitation: str) -> Issued:
         if not invitation:
-            await self._door.check_room(name, self.open(client).register)
+            await self._door.check_capacity(name, self.open(client).register)
             return await self._add_uninvited(client, name, self._door.rules.allowance)
         allowance, give_back = await Invitations(client, self._clock).use(invitation)
         try:

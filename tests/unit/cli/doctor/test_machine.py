@@ -11,19 +11,19 @@ import trainmaster
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.app.settings import Settings
 from trainmaster.cli.doctor import machine
-from trainmaster.cli.doctor.machine import Patient, check_kubectl, check_privacy, check_server
+from trainmaster.cli.doctor.machine import MachineFacts, check_kubectl, check_privacy, check_server
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Patient:
+def patient(tmp_path: Path) -> MachineFacts:
     home = Home(tmp_path / "home")
     home.prepare()
-    return Patient(home, Settings(), ())
+    return MachineFacts(home, Settings(), ())
 
 
-def test_a_server_of_another_version_is_noted_with_what_to_do(patient: Patient) -> None:
+def test_a_server_of_another_version_is_noted_with_what_to_do(patient: MachineFacts) -> None:
     with patient.home.hold(ServerInfo(os.getpid(), "0.0.1", "x", server="https://127.0.0.1:1")):
         (found,) = check_server(patient)
     assert (found.state, found.seen) == ("note", f"version 0.0.1 runs, this command is {trainmaster.__version__}")
@@ -32,14 +32,14 @@ def test_a_server_of_another_version_is_noted_with_what_to_do(patient: Patient) 
         assert [one.state for one in check_server(patient)] == ["ok"]
 
 
-def test_pods_without_a_server_are_noted(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_without_a_server_are_noted(patient: MachineFacts, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_server(patient) == []
     monkeypatch.setattr(machine, "list_live", lambda pods: ["a", "b"])
     (found,) = check_server(patient)
     assert found.seen == "none runs, and 2 Pods of it live on"
 
 
-def test_a_home_that_others_can_read_is_a_problem(patient: Patient) -> None:
+def test_a_home_that_others_can_read_is_a_problem(patient: MachineFacts) -> None:
     assert check_privacy(patient) == []
     patient.home.kubeconfig.write_text("secret")
     patient.home.kubeconfig.chmod(0o644)
@@ -48,7 +48,9 @@ def test_a_home_that_others_can_read_is_a_problem(patient: Patient) -> None:
     assert found.advice == f"chmod go-rwx {patient.home.kubeconfig}"
 
 
-def test_a_missing_kubectl_is_no_problem(patient: Patient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_kubectl_is_no_problem(
+    patient: MachineFacts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (found,) = check_kubectl(patient)
     assert (found.state, found.seen) == ("note", "not installed")

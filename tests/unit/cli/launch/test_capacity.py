@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.api.meta import Object
-from trainmaster.cli.launch.room import explain_room
+from trainmaster.cli.launch.capacity import explain_room
 from trainmaster.jobs.compose.request import JobRequest
 
 pytestmark = pytest.mark.unit

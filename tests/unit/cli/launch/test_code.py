@@ -8,7 +8,7 @@ import pytest
 
 from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
-from trainmaster.cli.launch.codes import send
+from trainmaster.cli.launch.code import send
 
 pytestmark = pytest.mark.unit
 

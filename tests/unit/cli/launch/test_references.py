@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.api.resources import SECRETS
 from trainmaster.api.status import NotFound
-from trainmaster.cli.launch.needs import check_needs
+from trainmaster.cli.launch.references import check_references
 from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.submission import explain_refusal
 from trainmaster.client.contract import Client
@@ -23,7 +23,7 @@ def check(asked: JobRequest) -> None:
             client: Client = cluster.client
             secret = {"metadata": {"name": "keys"}, "data": {"token": "eA=="}}
             await client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, "default")
-            await check_needs(client, asked, "default")
+            await check_references(client, asked, "default")
 
     run_virtual(work())
 

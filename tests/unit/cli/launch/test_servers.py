@@ -10,7 +10,7 @@ import pytest
 import trainmaster
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.launch.servers import check_version, explain_ended, telling
+from trainmaster.cli.launch.servers import check_version, explain_ended, explaining_errors
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
 def test_what_is_wrong_with_the_home_or_its_server_is_told(
     error: Exception, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with pytest.raises(exits.Failure) as caught, telling(Home(tmp_path)):
+    with pytest.raises(exits.Failure) as caught, explaining_errors(Home(tmp_path)):
         raise error
     assert caught.value.code == exits.RUN_NO_SERVER
     assert all(word in str(caught.value) for word in words)

@@ -13,7 +13,7 @@ from trainmaster.api.labels import POD_ATTEMPT, WAITING
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.status import forbidden
 from trainmaster.client.writes import Create, Delete, WriteRefusal
-from trainmaster.controllers.job.keys import BOOKS
+from trainmaster.controllers.job.keys import EXPECTED_PODS
 from trainmaster.controllers.job.pods import build_pod_name, build_prefix
 from trainmaster.controllers.job.reconciler import CONTROLLER, build_controller
 from trainmaster.engine.request import Request
@@ -41,7 +41,9 @@ def test_each_index_gets_a_pod_with_its_rank_host_name_and_variable() -> None:
     assert pod["spec"]["containers"][0]["env"] == [variable]
     want = {"startTime": format_time(NOW), "active": 2, "terminating": 0, "uncountedTerminatedPods": {}, "ready": 0}
     assert stage.status == want
-    assert BOOKS not in stage.job["metadata"].get("annotations", {}), "nothing happened that the status does not tell"
+    assert EXPECTED_PODS not in stage.job["metadata"].get("annotations", {}), (
+        "nothing happened that the status does not tell"
+    )
 
 
 def test_a_pod_without_an_index_has_none_of_that() -> None:
@@ -115,7 +117,7 @@ def test_a_decided_failure_is_stored_before_the_others_are_stopped_and_takes_the
         ("BackoffLimitExceeded", "Job has reached the specified backoff limit", True)
     ]
     assert stage.status["failed"] == 2
-    assert BOOKS not in stage.job["metadata"].get("annotations", {})
+    assert EXPECTED_PODS not in stage.job["metadata"].get("annotations", {})
     assert stage.settle().all_writes == ()
 
 
@@ -243,16 +245,16 @@ def test_the_books_hold_no_time_once_nothing_waits() -> None:
     stage = Stage(backoffLimit=2)
     stage.end(0, code=1)
     stage.settle()
-    assert '"at":"2026' in stage.job["metadata"]["annotations"][BOOKS]
+    assert '"at":"2026' in stage.job["metadata"]["annotations"][EXPECTED_PODS]
     stage.wait(10)
-    assert '"at"' not in stage.job["metadata"]["annotations"][BOOKS]
+    assert '"at"' not in stage.job["metadata"]["annotations"][EXPECTED_PODS]
 
 
 def test_books_that_somebody_broke_are_rebuilt_from_what_is_seen() -> None:
     stage = Stage(backoffLimit=2)
     stage.end(0, code=1)
     stage.wait(10)
-    stage.merge(JOBS, NAME, {"metadata": {"annotations": {BOOKS: "not json"}}})
+    stage.merge(JOBS, NAME, {"metadata": {"annotations": {EXPECTED_PODS: "not json"}}})
     stage.settle()
     assert stage.active_indexes == [0, 1]
 
@@ -304,7 +306,7 @@ def test_at_most_five_hundred_pods_are_made_in_one_pass() -> None:
     sizes = [sum(isinstance(write, Create) for write in plan.writes) for plan in stage.plans]
     assert sizes[:3] == [500, 500, 200]
     assert stage.status["active"] == 1200
-    assert BOOKS not in stage.job["metadata"].get("annotations", {})
+    assert EXPECTED_PODS not in stage.job["metadata"].get("annotations", {})
 
 
 def test_a_long_job_name_is_cut_so_that_the_index_survives() -> None:

@@ -16,7 +16,7 @@ from trainmaster.cli.launch.manifests import SHAPE, list_local
 from trainmaster.jobs.compose import names
 from trainmaster.jobs.compose.refusals import RefusedPart, is_denied, judge_refusal, list_refused_parts
 from trainmaster.jobs.compose.request import JobRequest, MountedCode, RequestedMount, SecretVariable
-from trainmaster.jobs.compose.trainjob import OVERRIDES, TrainJobShape, complete, compose, escape
+from trainmaster.jobs.compose.trainjob import OVERRIDES, SupportedFields, complete, compose, escape
 from trainmaster.node.launch.expansion import expand
 
 pytestmark = pytest.mark.unit
@@ -184,7 +184,7 @@ def test_what_is_typed_arrives_as_it_was_typed(text: str) -> None:
 
 # A template that is a TrainJob already
 
-TRAINER_2_1 = TrainJobShape("trainmaster.dev/rest", frozenset({OVERRIDES}))
+TRAINER_2_1 = SupportedFields("trainmaster.dev/rest", frozenset({OVERRIDES}))
 
 
 def make_template() -> Object:

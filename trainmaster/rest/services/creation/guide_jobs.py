@@ -28,7 +28,7 @@ from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusErro
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WriteOptions
 from trainmaster.jobs.compose.refusals import RefusalCause, is_denied, judge_refusal, list_refused_parts
 from trainmaster.jobs.compose.request import JobRequest
-from trainmaster.jobs.compose.trainjob import TrainJobShape, complete
+from trainmaster.jobs.compose.trainjob import SupportedFields, complete
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, from_status, invalid
@@ -233,7 +233,7 @@ def explain_refusal(error: StatusError, pointers: Mapping[str, str], hints: Mapp
     return Problem(status, kind, problem.detail, hint=hints.get(cause, problem.hint), errors=errors)
 
 
-def _compose(request: GuideRequest, template: Template, moment: datetime, shape: TrainJobShape) -> Object:
+def _compose(request: GuideRequest, template: Template, moment: datetime, shape: SupportedFields) -> Object:
     name = naming.build_job_name(request.user_id, moment)
     labels = {MANAGED_BY: MANAGER, USER: request.user_id, REST_FRAMEWORK: request.framework}
     filled = fill_in(template.trainjob, request, name)

@@ -33,7 +33,7 @@ from trainmaster.api.training.steps import read_framework
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.compose.refusals import RefusalCause
 from trainmaster.jobs.compose.request import JobRequest, MountedCode
-from trainmaster.jobs.compose.trainjob import TrainJobShape, complete, compose
+from trainmaster.jobs.compose.trainjob import SupportedFields, complete, compose
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.code import ENTRY, INLINE_BYTES, build_data, store_bundle
@@ -238,7 +238,7 @@ async def _get_runtime(client: Client, asked: NewJobRequest) -> Object:
 
 
 def _compose(
-    asked: NewJobRequest, ticket: Ticket, name: str, base: Object, code: MountedCode | None, shape: TrainJobShape
+    asked: NewJobRequest, ticket: Ticket, name: str, base: Object, code: MountedCode | None, shape: SupportedFields
 ) -> Object:
     """The TrainJob under its name, with its code. `base` is a template's TrainJob or a runtime."""
     basics = asked.basics

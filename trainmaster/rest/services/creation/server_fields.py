@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_fields
-from trainmaster.jobs.compose.trainjob import TrainJobShape
+from trainmaster.jobs.compose.trainjob import SupportedFields
 from trainmaster.kit.clock import Clock
 
 ReadFields = Callable[[], Awaitable[frozenset[str]]]
@@ -31,10 +31,10 @@ class ServerFields:
     def __init__(self, read_fields: ReadFields, clock: Clock) -> None:
         self._read_fields = read_fields
         self._clock = clock
-        self._known: tuple[float, TrainJobShape] | None = None
+        self._known: tuple[float, SupportedFields] | None = None
 
-    async def get_shape(self) -> TrainJobShape:
+    async def get_shape(self) -> SupportedFields:
         now = self._clock.boot()
         if self._known is None or now - self._known[0] > _KEPT_SECONDS:
-            self._known = (now, TrainJobShape(MANAGER, await self._read_fields()))
+            self._known = (now, SupportedFields(MANAGER, await self._read_fields()))
         return self._known[1]

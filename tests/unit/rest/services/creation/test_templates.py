@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from trainmaster.jobs.compose.request import JobRequest
-from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES, TrainJobShape, complete
+from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES, SupportedFields, complete
 from trainmaster.rest.services.creation.server_fields import list_fields
 from trainmaster.rest.services.creation.templates import (
     SYSTEM_FILE,
@@ -97,7 +97,7 @@ def test_a_value_cannot_change_the_shape_of_an_object() -> None:
 def test_overrides_become_patches_for_servers_that_have_only_those() -> None:
     template = Templates().find("pytorch")
     assert template is not None
-    shape = TrainJobShape("trainmaster.dev/rest", frozenset({PATCHES}))
+    shape = SupportedFields("trainmaster.dev/rest", frozenset({PATCHES}))
     spec = complete(JobRequest("job"), copy.deepcopy(template.trainjob), shape)["spec"]
     assert OVERRIDES not in spec
     (patch,) = spec[PATCHES]
