@@ -13,7 +13,7 @@ from tests.simulation.faults import FAULTS, FULL, list_faults
 from tests.simulation.runner import Result, run_seed
 
 _CHUNK = 20
-ENOUGH = 1000
+ENOUGH = 2000
 """Number of seeds from which on every fault must have hit every write site."""
 
 
