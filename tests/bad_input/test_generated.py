@@ -26,7 +26,7 @@ from tests.support.server import ServerProcess, start_server
 
 pytestmark = [pytest.mark.bad_input, pytest.mark.timeout(300)]
 
-BUDGET_SECONDS = 30.0
+BUDGET_SECONDS = 45.0
 DOCUMENTS = (
     "api/v1",
     "apis/batch/v1",

@@ -33,7 +33,7 @@ from trainmaster.kit.clock import SystemClock
 
 pytestmark = [pytest.mark.bad_input, pytest.mark.timeout(240)]
 
-BUDGET_SECONDS = 15.0
+BUDGET_SECONDS = 25.0
 ARCHIVES = ["application/gzip", "application/x-gzip", "application/x-tar", "application/zip"]
 _QUIET = settings(
     max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
