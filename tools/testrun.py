@@ -71,8 +71,8 @@ PRECEDENCE = (
 """The most demanding marker decides about the tier."""
 QUICK = (STATIC, "unit")
 LANE_ORDER = (
-    *(STATIC, "kube", "sim", "unit", "attacks", "e2e", "node", "flow"),
-    *("wire", "bad_input", "crash", "contract", "golden"),
+    *(STATIC, "kube", "sim", "attacks", "wire", "node", "e2e"),
+    *("flow", "unit", "bad_input", "crash", "contract", "golden"),
 )
 """The order in which lanes take tiers: mostly the longest first, so that all lanes end at about the same time."""
 LANES = 3
