@@ -213,6 +213,18 @@ def test_two_creators_make_one_shim_and_one_process(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_a_creator_hears_the_end_that_an_earlier_one_caused(tmp_path: Path) -> None:
+    """The zygote had carried out the request of a control plane that was killed, when the next one asked again."""
+
+    async def test(shims: Shims) -> None:
+        ended = await shims.run("u", "exit 3")
+        async with supervising(tmp_path, close=False) as later:
+            await later.create("u", make_spec(tmp_path, "exit 3"))
+            assert (await later.wait_ended("u")).exited == ended.exited
+
+    run(tmp_path, test)
+
+
 def test_a_sandbox_that_cannot_be_built_is_an_error_of_the_pod(tmp_path: Path) -> None:
     async def test(shims: Shims) -> None:
         pod = SandboxSpec("u", "u", "default", "host", level="unheard-of")

@@ -161,8 +161,10 @@ class Supervisor:
             if uid in self._links:
                 return
             if await self._connect(uid, paths):
-                for container, number in starts:
-                    await self._start(uid, container, number)
+                for container, attempt in starts:
+                    await self._start(uid, container, attempt)
+                # An earlier shim may have started them, and seen them exit, before it was connected.
+                self._report(read_found(paths, alive=True))
                 return
         raise SupervisorError("the shim died while the Pod was started")
 
@@ -326,15 +328,19 @@ class Supervisor:
     async def _settle_loss(self, uid: str) -> None:
         """Either the shim disconnected us because we were too slow: reconnect. Or it is dead, and so is the Pod."""
         found = await self.adopt(uid)
-        for attempt in found.attempts:
-            if attempt.started is not None and not attempt.unfinished:
-                self._notify(Began(uid, attempt.container, attempt.number, attempt.started))
-            if attempt.exited is not None:
-                self._notify(AttemptEnded(uid, attempt.container, attempt.number, attempt.exited))
+        self._report(found)
         if not found.alive:
             log.warning("shim lost", extra={"action": "node.shim_lost", "uid": uid})
             await self._kill_leftovers(uid)
             self._notify(Lost(uid))
+
+    def _report(self, found: FoundPod) -> None:
+        """Reports the attempts that have exited, because nobody may have been connected at the time."""
+        for attempt in found.attempts:
+            if attempt.started is not None and not attempt.unfinished:
+                self._notify(Began(found.uid, attempt.container, attempt.number, attempt.started))
+            if attempt.exited is not None:
+                self._notify(AttemptEnded(found.uid, attempt.container, attempt.number, attempt.exited))
 
     async def _kill_leftovers(self, uid: str) -> None:
         """Kills processes that Pods of dead shims left behind, in one scan of all processes for many Pods."""
