@@ -17,6 +17,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.training.failures import LAST_WORDS
+from trainmaster.api.training.restarts import read_first
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
@@ -59,7 +60,7 @@ def get_pause(view: View, jobset: JobSet, failure: Fields | None, now: Now) -> f
     if failed is None or failed.get("status") != "True" or not failed.get("lastTransitionTime"):
         return 0.0
     left = now.left(jobset.uid, "verdict", failed["lastTransitionTime"], _PATIENCE)
-    is_known = failure is not None and failure.get("attempt", 0) >= jobset.restarts
+    is_known = failure is not None and failure.get("attempt", 0) >= jobset.attempt
     return 0.0 if is_known or not _can_be_explained(view, jobset) else max(left, 0.0)
 
 
@@ -93,7 +94,7 @@ def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
     ended = read_terminated(container)
     code = ended.get("exitCode")
     failure: Object = {
-        "attempt": _read_attempt(own),
+        "attempt": read_first(pod.raw) + _count_restarts(own),
         "job": job.name,
         "replicatedJob": own.get(labels.REPLICATED_JOB_NAME),
         "jobIndex": _read_number(own.get(labels.JOB_INDEX)),
@@ -111,8 +112,8 @@ def _describe(pod: Pod, job: Job) -> tuple[Fields, tuple[str, int, str]]:
     return {name: value for name, value in failure.items() if value not in (None, "")}, key
 
 
-def _read_attempt(marks: Mapping[str, str]) -> int:
-    """How often it was restarted before, with the whole gang or individually."""
+def _count_restarts(marks: Mapping[str, str]) -> int:
+    """The restarts of its JobSet before it, of the whole gang or of its Job alone."""
     counts = (_read_number(marks.get(key)) for key in (labels.RESTART_ATTEMPT, labels.JOB_RESTART_ATTEMPT))
     return sum(count or 0 for count in counts)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.controllers.world import NOW, World, make_runtime, make_trainjob
+from trainmaster.api.labels import FIRST_ATTEMPT, RESTART
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.controllers.ownership import build_owner_reference
@@ -152,6 +153,29 @@ def test_a_later_attempt_replaces_an_earlier_one_and_not_the_other_way_round() -
     del stage.objects[PODS, "default", "tj-node-0-1-2"]
     stage.look()
     assert stage.status["failure"]["attempt"] == 2
+
+
+def test_attempts_are_counted_over_the_life_of_the_job() -> None:
+    stage = Stage()
+    stage.fail_pod(0, attempt=2)
+    stage.look()
+    stage.merge(TRAIN_JOBS, "tj", {"metadata": {"annotations": {RESTART: "3"}}})
+    stage.merge(JOB_SETS, "tj", {"metadata": {"annotations": {FIRST_ATTEMPT: "3"}}, "status": {"restarts": 0}})
+    del stage.objects[PODS, "default", "tj-node-0-0-2"]
+    stage.fail_pod(1, after=5, meta={"annotations": {FIRST_ATTEMPT: "3"}})
+    stage.look()
+    assert (stage.status["failure"]["attempt"], stage.status["failure"]["rank"]) == (3, 1)
+
+
+def test_a_verdict_on_a_requested_restart_waits_for_the_pods_of_that_restart() -> None:
+    stage = Stage()
+    stage.fail_pod(0)
+    stage.look()
+    del stage.objects[PODS, "default", "tj-node-0-0-0"]
+    stage.merge(TRAIN_JOBS, "tj", {"metadata": {"annotations": {RESTART: "1"}}})
+    stage.merge(JOB_SETS, "tj", {"metadata": {"annotations": {FIRST_ATTEMPT: "1"}}})
+    stage.fail_jobset()
+    assert stage.look(1).requeue_after == 1.0
 
 
 def test_a_verdict_waits_a_moment_for_the_pod_that_explains_it_and_no_longer() -> None:
