@@ -35,6 +35,10 @@ def _show(amount: str) -> str:
 
 def explain_room(request: JobRequest, nodes: list[Object]) -> str | None:
     """Why the job can never run on these nodes; None if each amount by itself fits."""
+    limits = [str(read_fields(node, "status", "allocatable").get("pods", "")) for node in nodes]
+    if limits and all(limits) and (limit := int(sum(map(quantity.parse, limits)))) < request.nodes:
+        text = f"{request.nodes} nodes can never run here: at most {limit} Pods run at the same time"
+        return f"{text} (setting node.pods); use --nodes {limit} or less"
     for name, amount in request.resources.items():
         each = quantity.parse(str(amount))
         offered = [str(read_fields(node, "status", "allocatable").get(name, "0")) for node in nodes]

@@ -81,7 +81,7 @@ async def _run(
     try:
         base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
         composed = compile_job(request, program, options, base, code)
-        if request.resources:
+        if request.resources or request.nodes > 1:
             from trainmaster.cli.launch import capacity
 
             await capacity.check_capacity(client, request)

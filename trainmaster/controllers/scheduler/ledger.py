@@ -462,6 +462,9 @@ def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
 
 
 def _find_stage(pod: Pod, *, is_ganged: bool) -> PodStage | None:
+    """Pods that mirror the control plane have no processes, so they do not count towards the number of Pods."""
+    if pod.is_mirror:
+        return None
     phase = pod.status.get("phase")
     if pod.node:
         if phase == "Succeeded":

@@ -11,6 +11,7 @@ from trainmaster.jobs.compose.request import JobRequest
 pytestmark = pytest.mark.unit
 
 MACHINE: Object = {"status": {"allocatable": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "0"}}}
+SMALL: Object = {"status": {"allocatable": {"cpu": "4", "pods": "100"}}}
 BIG: Object = {"status": {"allocatable": {"cpu": "4", "memory": "24581700Ki", "nvidia.com/gpu": "2"}}}
 
 
@@ -22,6 +23,9 @@ def test_what_fits_is_not_talked_about() -> None:
     assert explain(2, [MACHINE], cpu="2", memory="8Gi") is None
     assert explain(1, [MACHINE], cpu="500m") is None
     assert explain(4, [MACHINE, BIG], cpu="2") is None
+    assert explain(100, [SMALL]) is None
+    assert explain(101, [SMALL, SMALL]) is None
+    assert explain(101, []) is None
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,13 @@ def test_what_fits_is_not_talked_about() -> None:
         ),
         (1, BIG, {"memory": "64Gi"}, "the machine has 23.4Gi for jobs; use a smaller --memory"),
         (1, MACHINE, {"cpu": "5"}, "the machine has 4 for jobs; use a smaller --cpu"),
+        (
+            101,
+            SMALL,
+            {},
+            "101 nodes can never run here: at most 100 Pods run at the same time (setting node.pods); "
+            "use --nodes 100 or less",
+        ),
         (1, MACHINE, {"nvidia.com/gpu": "1"}, "this machine has no nvidia.com/gpu; leave out --gpu"),
     ],
 )

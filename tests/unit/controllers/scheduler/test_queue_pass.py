@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.controllers.scheduler.stage import Stage, make_role
 from tests.unit.controllers.world import NOW
-from trainmaster.api.labels import WAITING
+from trainmaster.api.labels import MIRROR, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.status import StatusError
@@ -278,6 +278,22 @@ def test_the_number_of_pods_is_limited_too() -> None:
     stage.add_pod("b")
     stage.look()
     assert stage.get_condition("b") == "0/1 nodes are available: 1 Too many pods."
+
+
+def test_pods_that_show_the_control_plane_take_no_place_from_jobs() -> None:
+    """Otherwise a job of as many nodes as the node has places would count as possible, and wait for ever."""
+    stage = Stage()
+    mirror = {"metadata": {"name": "manager", "namespace": "kubeflow-system", "annotations": {MIRROR: "manager"}}}
+    stage.add(PODS, {**mirror, "spec": {"nodeName": "local", "containers": [{"name": "manager"}]}})
+    names = stage.add_gang("a", 100)
+    stage.look()
+    assert stage.is_bound(*names)
+    stage.end(*names)
+    stage.merge(JOB_SETS, "a", {"status": {"conditions": [{"type": "Completed", "status": "True"}]}})
+    more = stage.add_gang("b", 101)
+    stage.look()
+    text = "the job asks for 101 places for Pods, node local has 100: ask for less, or use fewer nodes"
+    assert stage.get_sentence(*more) == text
 
 
 def test_one_gated_pod_keeps_its_whole_gang_waiting() -> None:
