@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from trainmaster.api import fields
@@ -20,19 +21,30 @@ from trainmaster.api.training import overrides
 from trainmaster.api.training.overrides import JobPatch
 from trainmaster.api.training.steps import (
     DATASET,
+    INITIALIZERS,
     LAUNCHER,
+    MAIN_CONTAINER,
     MODEL,
     NODE,
+    TRAINER,
+    find_ancestor,
+    find_container,
     find_job,
+    find_trainer,
     get_template_spec,
     list_container_names,
+    list_containers,
     list_jobs,
+    list_node_jobs,
     read_framework,
 )
+from trainmaster.api.training.template import upsert_env
 from trainmaster.api.validation import names
 from trainmaster.api.validation.metadata import check_annotations, check_labels
 
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_CONTAINER_PATH = re.compile(r"template\.spec\.(?P<group>containers|initContainers)\[(?P<index>\d+)\]\.(?P<rest>.+)")
+_VARIABLE_PATH = re.compile(r"env\[(\d+)\]")
 _OWN_ENV = (DATASET, MODEL, NODE)
 _UNKNOWN_JOB = {
     "runtimePatches": "must not have replicated job that doesn't exist in the runtime job template",
@@ -166,9 +178,10 @@ def list_volumes(job: Mapping[str, Any], runtime: Fields) -> list[str]:
 def check_pods(trainjob: Fields, runtime: Fields, spec: Object) -> list[FieldError]:
     """Whether the Pods of the filled-in template would be accepted; they are created long after the TrainJob.
 
-    Fills defaults into `spec`, which the caller must discard.
+    Fills defaults and the trainer's environment into `spec`, which the caller must discard.
     """
     errors: list[FieldError] = []
+    _add_trainer_env(trainjob, spec)
     for job in list_jobs(spec):
         template = job["template"]["spec"].get("template") or {}
         pod = dict(template.get("spec") or {})
@@ -181,21 +194,61 @@ def check_pods(trainjob: Fields, runtime: Fields, spec: Object) -> list[FieldErr
         defaults.default_spec(pod)
         whole: Object = {"metadata": template.get("metadata") or {}, "spec": pod}
         for error in check_template(whole, "template"):
-            errors.append(_attribute(error, trainjob, job["name"]))
+            errors.append(_attribute(error, trainjob, runtime, job))
     return errors
 
 
-def _attribute(error: FieldError, trainjob: Fields, job: str) -> FieldError:
-    """Moves the error to the field of the TrainJob that caused it."""
-    trainer = trainjob["spec"].get("trainer") or {}
-    text = f"the Pods of job {job} would be refused: {error}"
-    if ".resources" in error.path and trainer.get("resourcesPerNode"):
-        return fields.invalid("spec.trainer.resourcesPerNode", trainer["resourcesPerNode"], text)
-    if ".env[" in error.path and trainer.get("env"):
-        return fields.invalid("spec.trainer.env", fields.OMIT, text)
-    if error.path.endswith(".image") and not trainer.get("image"):
-        return fields.required("spec.trainer.image", "the runtime names no image")
-    patches = [patch for patch in overrides.list_job_patches(trainjob) if patch.job == job]
+def _add_trainer_env(trainjob: Fields, spec: Object) -> None:
+    """The frameworks add it later, each in its own way; for validation the order does not matter."""
+    env = (trainjob["spec"].get("trainer") or {}).get("env")
+    job = find_trainer(spec)
+    container = find_container(job, NODE) if job is not None else None
+    if env and container is not None:
+        # Copies, because defaults are filled in.
+        container["env"] = upsert_env(container.get("env") or (), deepcopy(env))
+
+
+def _attribute(error: FieldError, trainjob: Fields, runtime: Fields, job: Object) -> FieldError:
+    """Moves the error to the field of the TrainJob that caused it, or to the reference to the runtime."""
+    spec, name = trainjob["spec"], job["name"]
+    text = f"the Pods of job {name} would be refused: {error}"
+    found = _CONTAINER_PATH.match(error.path)
+    if found is not None:
+        container = list_containers(job, found["group"])[int(found["index"])]
+        if found["rest"] == "image" and not container.get("image"):
+            return _refuse_without_image(trainjob, job, container)
+        if (path := _find_cause(trainjob, runtime, job, container, found["rest"])) is not None:
+            return fields.invalid(path, fields.OMIT, text)
+    patches = [patch for patch in overrides.list_job_patches(trainjob) if patch.job == name]
     if patches:
         return fields.invalid(f"spec.{patches[-1].shape}[{patches[-1].index}]", fields.OMIT, text)
-    return fields.invalid("spec.runtimeRef", fields.OMIT, text)
+    return fields.invalid("spec.runtimeRef", order(spec["runtimeRef"]), text)
+
+
+def _refuse_without_image(trainjob: Fields, job: Object, container: Mapping[str, Any]) -> FieldError:
+    where = f"container {container.get('name')} of job {job['name']}"
+    if find_ancestor(job) == TRAINER and container.get("name") == NODE:
+        return fields.required("spec.trainer.image", f"the runtime sets no image for {where}")
+    reference = order(trainjob["spec"]["runtimeRef"])
+    return fields.invalid("spec.runtimeRef", reference, f"{where} has no image; set one in the runtime")
+
+
+def _find_cause(trainjob: Fields, runtime: Fields, job: Object, container: Mapping[str, Any], rest: str) -> str | None:
+    """The field of the TrainJob that sets `rest` of the container, outside the overrides."""
+    name, ancestor = container.get("name"), find_ancestor(job)
+    trainer = trainjob["spec"].get("trainer") or {}
+    is_node = name == NODE and bool(list_node_jobs(runtime, [job]))
+    if is_node and rest.startswith("resources") and trainer.get("resourcesPerNode"):
+        return "spec.trainer.resourcesPerNode"
+    if is_node and rest == "image" and ancestor == TRAINER and trainer.get("image"):
+        return "spec.trainer.image"
+    if ancestor is None or name != MAIN_CONTAINER.get(ancestor):
+        return None
+    path, own = "spec.trainer", trainer
+    if ancestor in INITIALIZERS:
+        path = f"spec.initializer.{INITIALIZERS[ancestor]}"
+        own = (trainjob["spec"].get("initializer") or {}).get(INITIALIZERS[ancestor]) or {}
+    if (variable := _VARIABLE_PATH.match(rest)) is not None:
+        entry = container["env"][int(variable[1])]
+        return f"{path}.env" if entry["name"] in [one["name"] for one in own.get("env") or ()] else None
+    return f"{path}.secretRef" if rest.startswith("envFrom[") and own.get("secretRef") else None

@@ -26,9 +26,8 @@ from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
 from trainmaster.api.training import names, overrides, snapshots
 from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.api.training.steps import (
-    DATASET,
+    INITIALIZERS,
     LAUNCHER,
-    MODEL,
     NODE,
     TRAINER,
     decide_num_nodes,
@@ -165,12 +164,12 @@ def _check_initializers(trainjob: Fields, runtime: Fields) -> list[FieldError]:
     errors: list[FieldError] = []
     wanted = trainjob["spec"].get("initializer") or {}
     spec = get_template_spec(runtime)
-    for name, field, word in ((DATASET, "dataset", "datasetConfig"), (MODEL, "model", "modelConfig")):
+    for name, field in INITIALIZERS.items():
         if wanted.get(field) is None:
             continue
         job = find_job(spec, name)
         if job is None:
-            text = f"must have {name} job when trainJob is configured with input {word}"
+            text = f"must have {name} job when trainJob is configured with input {field}Config"
             errors.append(_refuse_runtime(trainjob, text))
             continue
         container = find_container(job, name)
@@ -182,8 +181,9 @@ def _check_initializers(trainjob: Fields, runtime: Fields) -> list[FieldError]:
         if _INITIALIZER_VOLUME not in mounts:
             text = f"must have volumeMount with name - {_INITIALIZER_VOLUME} in container {name} of the {name} job"
             errors.append(_refuse_runtime(trainjob, text))
-        elif find_ancestor(job) != name:
-            text = f"must have the label {ANCESTOR_STEP}: {name} on the {name} job, or nothing of it reaches the Pods"
+        elif wanted[field] and find_ancestor(job) != name:
+            label = f"{ANCESTOR_STEP}: {name}"
+            text = f"must have the label {label} on the {name} job, or spec.initializer.{field} has no effect"
             errors.append(_refuse_runtime(trainjob, text))
     return errors
 

@@ -19,6 +19,8 @@ NODE = "node"
 """Name of the trainer's container, and in MPI runtimes of the workers' job."""
 LAUNCHER = "launcher"
 MAIN_CONTAINER: Mapping[str, str] = {TRAINER: NODE, DATASET: DATASET, MODEL: MODEL}
+INITIALIZERS: Mapping[str, str] = {DATASET: "dataset", MODEL: "model"}
+"""The initializer's field in `spec.initializer` of a TrainJob."""
 POLICIES = ("torch", "mpi", "jax", "xgboost", "flux")
 
 

@@ -7,6 +7,7 @@ trainer and the number of Pods are left to the frameworks, because they come bet
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from trainmaster.api.training import overrides
 from trainmaster.api.training.devices import merge_resources
 from trainmaster.api.training.steps import (
     DATASET,
+    INITIALIZERS,
     MODEL,
     NODE,
     TRAINER,
@@ -25,8 +27,6 @@ from trainmaster.api.training.steps import (
     list_jobs,
     list_node_jobs,
 )
-
-_INITIALIZERS = {DATASET: "dataset", MODEL: "model"}
 
 
 def fill_template(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Object:
@@ -38,8 +38,8 @@ def fill_template(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Ob
         ancestor = find_ancestor(job)
         if ancestor in (TRAINER, DATASET, MODEL):
             job["replicas"] = 1
-        if ancestor in _INITIALIZERS:
-            _fill_initializer(job, ancestor, (wanted.get("initializer") or {}).get(_INITIALIZERS[ancestor]))
+        if ancestor in INITIALIZERS:
+            _fill_initializer(job, ancestor, (wanted.get("initializer") or {}).get(INITIALIZERS[ancestor]))
         elif ancestor == TRAINER:
             _fill_trainer(job, wanted.get("trainer") or {})
     _fill_resources(runtime, list_jobs(spec), (wanted.get("trainer") or {}).get("resourcesPerNode"))
@@ -53,7 +53,7 @@ def _fill_initializer(job: Object, name: str, wanted: Mapping[str, Any] | None) 
     env = list(container.get("env") or ())
     if wanted.get("storageUri") is not None:
         env = upsert_env(env, [{"name": "STORAGE_URI", "value": wanted["storageUri"]}])
-    env = upsert_env(env, wanted.get("env") or ())
+    env = upsert_env(env, deepcopy(wanted.get("env") or ()))
     if env:
         container["env"] = env
     if wanted.get("secretRef"):
