@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tests.golden.comparison import Difference, matches
+from tests.golden.stricter import STRICTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,6 +451,9 @@ def render() -> str:
     lines += ["\n## Other responses\n", "Manifests and changes that get another response from us than from upstream.\n"]
     lines += ["| case | our message contains | reason |", "|---|---|---|"]
     lines += [f"| {_code(entry.case)} | {_list(entry.texts) or 'accepted'} | {entry.reason} |" for entry in ANSWERS]
+    lines += ["\n## Stricter rules\n", "Writes that upstream accepts and we refuse, without a recorded case.\n"]
+    lines += ["| what is refused | our message contains | reason |", "|---|---|---|"]
+    lines += [f"| {entry.what} | {_list(entry.texts)} | {entry.reason} |" for entry in STRICTER]
     return "\n".join(lines) + "\n"
 
 

@@ -10,8 +10,11 @@ from tests.golden import cases, pending
 from tests.golden.comparison import matches
 from tests.golden.differences import ANSWERS, FIELDS, REFUSED, Answer, Field, render
 from tests.golden.harness import ask_refusals, compare_case, list_missing
+from tests.golden.stricter import STRICTER, Stricter
 from tests.golden.test_answers import NAMES
 from tests.golden.test_not_the_model import LINES
+from tests.unit.controllers.trainjob.stage import Stage, play
+from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.golden
 
@@ -47,6 +50,16 @@ def test_a_listed_answer_is_still_another(entry: Answer) -> None:
 
 def test_every_refused_case_is_one_that_upstream_let_in() -> None:
     assert [entry.case for entry in REFUSED if "refused" in cases.load_case(entry.case)] == []
+
+
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry.what) for entry in STRICTER])
+def test_a_listed_write_is_still_refused(entry: Stricter) -> None:
+    async def test(stage: Stage) -> None:
+        with pytest.raises(StatusError) as caught:
+            await entry.act(stage)
+        assert [text for text in entry.texts if text not in caught.value.message] == [], caught.value.message
+
+    play(test)
 
 
 def test_what_is_pending_exists() -> None:
