@@ -17,6 +17,8 @@ pytestmark = pytest.mark.unit
 
 _PATH = re.compile(r"`([A-Za-z0-9_.\-]+(?:/[A-Za-z0-9_.\-*{},]+)*/?)`")
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_KEY = re.compile(r"trainmaster\\?\.[a-z]+/[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
+"""A label or annotation of ours; in a JSON path the dot is escaped."""
 _TOP = {"trainmaster", "tests", "tools", "docs", "bench", "examples"}
 _FILES = (".py", ".md", ".toml", ".yaml", ".sql", ".json")
 
@@ -51,6 +53,18 @@ def test_every_path_that_a_document_names_exists(name: Path) -> None:
         if "://" not in link and not link.startswith("mailto:") and not (ROOT / name.parent / link).exists():
             missing.append(link)
     assert missing == []
+
+
+def test_every_label_and_annotation_that_a_document_names_exists() -> None:
+    texts = {name: (ROOT / name).read_text() for name in list_files() if name.suffix in (".md", ".py", ".sh", ".yaml")}
+    known = {key for name, text in texts.items() if name.parts[0] == "trainmaster" for key in _KEY.findall(text)}
+    named = {
+        (str(name), key.replace("\\", ""))
+        for name, text in texts.items()
+        if name.suffix == ".md" or name.parts[0] in ("examples", "deploy")
+        for key in _KEY.findall(text)
+    }
+    assert {where for where in named if where[1] not in known} == set()
 
 
 def test_every_folder_in_the_tree_of_the_architecture_exists_and_none_is_forgotten() -> None:

@@ -146,6 +146,13 @@ def apply_conflict(message: str, causes: Iterable[Mapping[str, str]]) -> Conflic
     return Conflict(409, "Conflict", message, details={"causes": [dict(cause) for cause in causes]})
 
 
+def unfit_patch(text: str) -> Invalid:
+    """The patch is well formed and does not fit the object. kubectl prints field and message of the cause."""
+    message = "the server rejected our request due to an error in our request"
+    cause = {"reason": "UnexpectedServerResponse", "message": text, "field": "patch"}
+    return Invalid(422, "Invalid", message, details={"causes": [cause]})
+
+
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """422 with one cause per field error; upstream joins several with brackets, and says the same thing once."""
     errors = _take_first(errors)

@@ -40,7 +40,7 @@ def apply(obj: Object, patch: Any) -> Object:
         document.run(operation)
     result = document.root
     if not isinstance(result, dict):
-        raise _unfit("the patched document is not an object")
+        raise status.unfit_patch("the patched document is not an object")
     return result
 
 
@@ -56,27 +56,20 @@ def _check(patch: Any) -> list[dict[str, Any]]:
             raise status.bad_request("error decoding patch: an operation of a JSON patch is an object")
         kind = operation.get("op")
         if not isinstance(kind, str) or kind not in _NEEDS:
-            raise _unfit(f"Unexpected kind: {kind}")
+            raise status.unfit_patch(f"Unexpected kind: {kind}")
         for name in ("path", *_NEEDS[kind]):
             if name not in operation:
-                raise _unfit(f"{kind} operation does not have the member {name}")
+                raise status.unfit_patch(f"{kind} operation does not have the member {name}")
             if name != "value" and not isinstance(operation[name], str):
                 raise status.bad_request(f"error decoding patch: {name} must be a string")
     return patch
-
-
-def _unfit(text: str) -> StatusError:
-    """The patch is well formed and does not fit the object."""
-    causes = [{"reason": "UnexpectedServerResponse", "message": text}]
-    message = "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", message, details={"causes": causes})
 
 
 def _parse_pointer(text: str) -> list[str]:
     if not text:
         return []
     if text[0] != "/":
-        raise _unfit(f'the path "{text}" does not start with a slash')
+        raise status.unfit_patch(f'the path "{text}" does not start with a slash')
     return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
 
 
@@ -139,14 +132,15 @@ class _Document:
 
     @staticmethod
     def _missing(path: list[str]) -> StatusError:
-        return _unfit(f'doc is missing path: "/{"/".join(path)}": missing value')
+        return status.unfit_patch(f'doc is missing path: "/{"/".join(path)}": missing value')
 
     @staticmethod
     def _index(values: list[Any], part: str, path: list[str], last: int) -> int:
         if not part.isascii() or not part.isdigit() or (part[0] == "0" and part != "0") or len(part) > 9:
-            raise _unfit(f'"{part}" is no index of a list')
+            raise status.unfit_patch(f'"{part}" is no index of a list')
         if int(part) > last:
-            raise _unfit(f'Unable to access invalid index: {part}: invalid index referenced in "/{"/".join(path)}"')
+            where = "/".join(path)
+            raise status.unfit_patch(f'Unable to access invalid index: {part}: invalid index referenced in "/{where}"')
         return int(part)
 
     def _add(self, path: list[str], value: Any) -> None:
@@ -174,7 +168,7 @@ class _Document:
 
     def _remove(self, path: list[str]) -> Any:
         if not path:
-            raise _unfit("Unable to remove the whole document")
+            raise status.unfit_patch("Unable to remove the whole document")
         parent = self._parent(path)
         value = self._child(parent, path[-1], path)
         if isinstance(parent, dict):
@@ -185,7 +179,7 @@ class _Document:
 
     def _move(self, source: list[str], path: list[str]) -> None:
         if path[: len(source)] == source and len(path) > len(source):
-            raise _unfit("a value cannot be moved into itself")
+            raise status.unfit_patch("a value cannot be moved into itself")
         self._deepest = self._deepest or _measure_depth(self.root)
         self._note_depth(self._deepest + len(path) - len(source))
         self._add(path, self._remove(source))
@@ -194,14 +188,15 @@ class _Document:
         raw = orjson.dumps(self._get(source))
         self._copied_bytes += len(raw)
         if self._copied_bytes > MAX_COPIED_BYTES:
-            raise _unfit(f"Unable to complete the copy, the accumulated size increase of copy is {self._copied_bytes}")
+            text = f"Unable to complete the copy, the accumulated size increase of copy is {self._copied_bytes}"
+            raise status.unfit_patch(text)
         value = orjson.loads(raw)
         self._note_depth(len(path) + _measure_depth(value))
         self._add(path, value)
 
     def _note_depth(self, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise _unfit(f"the patched document is nested too deeply: the limit is {MAX_DEPTH}")
+            raise status.unfit_patch(f"the patched document is nested too deeply: the limit is {MAX_DEPTH}")
         if self._deepest:
             self._deepest = max(self._deepest, depth)
 
@@ -213,7 +208,7 @@ class _Document:
                 return
             raise
         if not _equal(found, value):
-            raise _unfit(f'testing path "/{"/".join(path)}" value failed')
+            raise status.unfit_patch(f'testing path "/{"/".join(path)}" value failed')
 
 
 def _equal(a: Any, b: Any) -> bool:

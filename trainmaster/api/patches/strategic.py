@@ -13,7 +13,6 @@ from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.meta import Object
-from trainmaster.api.status import StatusError
 
 PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -127,7 +126,7 @@ def _is_directed(value: Any) -> bool:
 
 def _merge_list(old: list[Any], patch: list[Any], node: SchemaNode) -> list[Any]:
     if any(isinstance(value, list) for value in patch):
-        raise _unfit("lists of lists are not supported")
+        raise status.unfit_patch("lists of lists are not supported")
     if not any(isinstance(value, dict) for value in [*old, *patch]):
         merged = list(dict.fromkeys([*old, *patch]))
         return _arranged(merged, patch, old, "")
@@ -210,9 +209,3 @@ def _identity(value: Any, key: str) -> Any:
     if isinstance(value, dict | list):
         raise status.bad_request(_BAD_ORDER)
     return value
-
-
-def _unfit(text: str) -> StatusError:
-    causes = [{"reason": "UnexpectedServerResponse", "message": text}]
-    message = "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", message, details={"causes": causes})

@@ -83,7 +83,8 @@ def test_a_patch_that_does_not_fit_is_a_422_with_the_cause(patch: list[Any]) -> 
         json_patch.apply(OBJECT, patch)
     assert (caught.value.code, caught.value.reason) == (422, "Invalid")
     assert caught.value.message == "the server rejected our request due to an error in our request"
-    assert caught.value.causes[0]["reason"] == "UnexpectedServerResponse"
+    (cause,) = caught.value.causes
+    assert (cause["reason"], cause["field"]) == ("UnexpectedServerResponse", "patch")
 
 
 @pytest.mark.parametrize("patch", [{"op": "add"}, ["x"], 5, None, [{"op": "add", "path": 5, "value": 1}]])
