@@ -39,6 +39,7 @@ class NodeHealth:
     memory_free_bytes: int
     processes: int
     processes_most: int
+    disk_path: str = "the home"
 
 
 def read_hardware() -> Hardware:
@@ -64,6 +65,7 @@ def read_health(home: Path) -> NodeHealth:
         memory_free_bytes=_read_free_memory(),
         processes=_count_processes(),
         processes_most=_read_number(Path("/proc/sys/kernel/pid_max"), _UNLIMITED),
+        disk_path=str(home),
     )
 
 

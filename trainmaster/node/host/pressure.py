@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields
+from trainmaster.api.pods.requests import render_amount
 from trainmaster.node.host.hardware import NodeHealth
 
 MIB = 1024**2
@@ -57,11 +58,7 @@ def judge(
     findings.append(_find("MemoryPressure", "memory", short, "InsufficientMemory", "SufficientMemory", text))
     is_short = is_disk_short(health, min_free_disk, before=before.get("DiskPressure", False))
     short = is_short or disk_was_short
-    free, least = health.disk_free_bytes // MIB, decide_thresholds(health.disk_bytes, min_free_disk)[0] // MIB
-    text = "the disk has room"
-    if short:
-        ago = "" if is_short else "; it was short of it a moment ago"
-        text = f"the disk of the home has {free} MiB left, {least} are kept free: no new Pods{ago}"
+    text = _describe_disk(health, min_free_disk, is_short=is_short) if short else "the disk has room"
     findings.append(_find("DiskPressure", "disk", short, "DiskPressure", "NoDiskPressure", text))
     factor = 1 / _RELIEF if before.get("PIDPressure") else 1.0
     short = health.processes > health.processes_most * _PROCESS_SHARE * factor
@@ -70,6 +67,17 @@ def judge(
     )
     findings.append(_find("PIDPressure", "pid", short, "InsufficientPID", "SufficientPID", text))
     return findings
+
+
+def _describe_disk(health: NodeHealth, min_free_disk: int, *, is_short: bool) -> str:
+    """The free space is rounded, because waiting jobs repeat the text, and each of its changes is a write."""
+    least, _ = decide_thresholds(health.disk_bytes, min_free_disk)
+    step = max(1, least // MIB // 100) * MIB
+    free = render_amount("memory", health.disk_free_bytes // step * step)
+    numbers = f"{free} free, {render_amount('memory', least)} must stay free (setting node.min_free_disk_mib)"
+    if is_short:
+        return f"the disk of {health.disk_path} is nearly full: {numbers}"
+    return f"the disk of {health.disk_path} was nearly full a moment ago: {numbers}; new Pods start within a minute"
 
 
 def _find(condition: str, word: str, short: bool, bad: str, good: str, text: str) -> PressureFinding:

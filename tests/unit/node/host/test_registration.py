@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 
 GIB = 1024**3
 MACHINE = Hardware("amd64", "linux", "6.1", "Debian 12", "boot-1", "machine-1", 8000, 32 * GIB)
-WELL = NodeHealth(100 * GIB, 50 * GIB, 16 * GIB, 300, 32768)
+WELL = NodeHealth(100 * GIB, 50 * GIB, 16 * GIB, 300, 32768, "/data/home")
 
 
 @dataclass
@@ -149,8 +149,8 @@ def test_a_full_disk_keeps_new_pods_away_until_there_is_room_again() -> None:
         node = await setting.look()
         assert get_status(node, "DiskPressure") == "True"
         assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}]
-        text = "NodeHasDiskPressure: the disk of the home has 512 MiB left, 1024 are kept free: no new Pods"
-        assert text in await setting.list_events()
+        text = "the disk of /data/home is nearly full: 510Mi free, 1Gi must stay free (setting node.min_free_disk_mib)"
+        assert f"NodeHasDiskPressure: {text}" in await setting.list_events()
         setting.health = replace(WELL, disk_free_bytes=GIB + GIB // 10)
         assert get_status(await setting.look(), "DiskPressure") == "True", "a little more is not enough"
         setting.health = WELL
