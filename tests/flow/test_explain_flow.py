@@ -293,6 +293,64 @@ def test_what_is_proposed_for_the_node_lets_the_job_start_in_its_place(obstacle:
     run_virtual(main(), limit=86_400)
 
 
+def test_all_obstacles_are_named_in_the_order_in_which_to_remove_them() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            await plant.client.patch(NODES, "local", PatchType.MERGE, {"spec": {"unschedulable": True}})
+            job = make_job("picky", 2, cpu="4", gpu="1")
+            target = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"disk": "ssd"}}}
+            job["spec"]["podTemplateOverrides"] = [target]
+            await submit(plant, job)
+            found = ask(plant, "picky")
+            assert found.sentence == (
+                "the job cannot start for 3 reasons: (1) the job asks for 8 CPUs, node local has 4: ask for less, or "
+                "use fewer nodes; (2) node local takes no new Pods; "
+                "(3) no node has the label disk=ssd (node local has no label disk)"
+            )
+            label = "kubectl label node local --overwrite disk=ssd"
+            assert found.unblock == (
+                "1. ask for at most 4 CPUs in total",
+                "2. kubectl uncordon local",
+                f"3. {label}",
+            )
+            change = found.changes[0]
+            assert change.text == (
+                "with 1 node instead of 2, once node local takes Pods again, with the label disk=ssd on node local"
+            )
+            assert change.how.startswith(f"first kubectl uncordon local && {label}; then delete it and submit it again")
+            patch = {"spec": {"unschedulable": None}, "metadata": {"labels": {"disk": "ssd"}}}
+            await plant.client.patch(NODES, "local", PatchType.MERGE, patch)
+            assert await keep_promise(plant, job, change)
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_what_several_changes_of_the_node_would_start_is_one_proposal() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            await submit(plant, make_job("first", 1, cpu="3"))
+            await plant.client.patch(NODES, "local", PatchType.MERGE, {"spec": {"unschedulable": True}})
+            jobs = make_job("picky", 1, cpu="1"), make_job("large", 1, cpu="2")
+            for job in jobs:
+                target = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"disk": "ssd"}}}
+                job["spec"]["podTemplateOverrides"] = [target]
+            await submit(plant, *jobs)
+            (change,) = ask(plant, "picky").changes
+            assert change.how == "kubectl uncordon local && kubectl label node local --overwrite disk=ssd"
+            found = ask(plant, "large")
+            assert not found.changes
+            assert found.unblock[-1] == (
+                "3. then it waits for its turn: waiting for 2 CPUs: 0 of 4 free; first in the queue; "
+                "starts when default/first ends"
+            )
+            patch = {"spec": {"unschedulable": None}, "metadata": {"labels": {"disk": "ssd"}}}
+            await plant.client.patch(NODES, "local", PatchType.MERGE, patch)
+            await plant.cluster.clock.sleep(3)
+            assert await is_running(plant, "picky") and not await is_running(plant, "large")
+
+    run_virtual(main(), limit=86_400)
+
+
 def test_a_suspended_job_says_whether_resuming_starts_it() -> None:
     async def main() -> None:
         async with running("4") as plant:

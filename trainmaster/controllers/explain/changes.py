@@ -4,7 +4,7 @@ view.
 There are two kinds. Changes of the node (uncordon it, remove a taint, add a label) leave the job where it is in the
 queue. Changes of the job (fewer nodes, fewer resources) require deleting and resubmitting it, and are simulated that
 way: the job is deleted, other jobs that can then start do so, and the job is added again behind all others of its
-priority. The answers hold as long as no other job is submitted.
+priority. If the node has to be changed too, this is done first. The answers hold as long as no other job is submitted.
 
 Pure; `reasons` puts the answers into words.
 """
@@ -12,23 +12,26 @@ Pure; `reasons` puts the answers into words.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainmaster.api.admission.trainjobs import find_live_runtime
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.node_policy import NAME, NAMESPACE
+from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.requests import CPU, read_amounts
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, LIMIT_RANGES, NODES, PODS
 from trainmaster.api.training.steps import NODE as NODE_CONTAINER
 from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
+from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
-from trainmaster.controllers.explain.world import Overlay, read_ledger
+from trainmaster.controllers.explain.world import Overlay, judge_gang, read_ledger
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
-from trainmaster.controllers.scheduler.placement import list_unmet
+from trainmaster.controllers.scheduler.node_room import NodeRoom
+from trainmaster.controllers.scheduler.placement import NodeChange, list_obstacles
+from trainmaster.controllers.scheduler.queue_pass import SchedulingVerdict
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import name_amount
 from trainmaster.controllers.trainjob.children import Children, build_children
@@ -37,8 +40,8 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
-_PRESSURES = "node.kubernetes.io/"
-"""Prefix of the taints that the node sets and removes itself."""
+_MOST_REPAIRS = 10
+"""A safeguard; each change of the node removes an obstacle, and there are fewer kinds of them."""
 _MOST_TRIED = 20
 """The maximum number of running jobs to test, to find out whether the end of each would be enough."""
 _MEBI = 1 << 20
@@ -71,14 +74,31 @@ class WhatIf:
         self.namespace, self.name = job.namespace, job.name
         self._runtime = find_live_runtime(job.raw, view)
         self._without: Overlay | None = None
+        self.repairs = self._repair_node()
+        """The changes of the node without which it does not accept the job. All answers assume that they are made."""
 
     def list_changes(self, lacking: Sequence[str]) -> list[UnblockingChange]:
         """`lacking`: the resources that the job lacks; empty if it waits for another reason."""
-        found = list(self._try_node())
+        text, how = ", ".join(change.text for change in self.repairs), _join_commands(self.repairs)
+        if self.repairs and self._starts(_change_nothing):
+            return [UnblockingChange("node", text, how)]
+        found = sorted(self._list_job_changes(lacking), key=lambda change: change.loss)
+        if not self.repairs:
+            return found
+        return [
+            replace(change, text=f"{change.text}, {text}", how=f"first {how}; then {change.how}") for change in found
+        ]
+
+    def find_repaired(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
+        """The scheduler's verdict after the changes of the node; None if there are no such changes."""
+        jobset = self._world.find(JOB_SETS, self.namespace, self.name) if self.repairs else None
+        return judge_gang(self._world, build_gang(self.namespace, jobset["metadata"]["uid"])) if jobset else None
+
+    def _list_job_changes(self, lacking: Sequence[str]) -> Iterator[UnblockingChange]:
+        """Those that start the job once the node accepts it."""
         if lacking and self._runtime is not None and not self._view.list(LIMIT_RANGES, self.namespace):
-            found += self._try_nodes()
-            found += self._try_resources(lacking)
-        return sorted(found, key=lambda change: change.loss)
+            yield from self._try_nodes()
+            yield from self._try_resources(lacking)
 
     def list_smaller(self) -> list[UnblockingChange]:
         """The changes that help if a quota refuses Pods: fewer nodes."""
@@ -190,57 +210,44 @@ class WhatIf:
 
     # Changes of the node
 
-    def _try_node(self) -> Iterator[UnblockingChange]:
+    def _repair_node(self) -> list[NodeChange]:
+        """Changes the node until no obstacle is left that a change of the node removes."""
+        made: list[NodeChange] = []
+        while len(made) < _MOST_REPAIRS and (change := self._find_repair()) is not None:
+            node, policy = self._world.find(NODES, "", NODE), self._world.find(CONFIG_MAPS, NAMESPACE, NAME)
+            if change.patch and node is not None:
+                self._world.put(NODES, merge.apply(node, dict(change.patch)))
+            else:
+                meta, data = {"namespace": NAMESPACE, "name": NAME}, {**read_fields(policy, "data"), **change.policy}
+                self._world.put(CONFIG_MAPS, {"metadata": meta, "data": data})
+            made.append(change)
+        return made
+
+    def _find_repair(self) -> NodeChange | None:
         node = self._world.find(NODES, "", NODE)
         if node is None:
-            return
-        for change, apply in self._list_node_changes(Node(node)):
-            if self._starts(apply):
-                yield change
-                return
+            return None
+        policy = read_node_policy(self._world.find(CONFIG_MAPS, NAMESPACE, NAME))
+        for pod in self._list_pods():
+            for obstacle in list_obstacles(pod, Node(node), approximates_selectors=policy.approximates_selectors):
+                if obstacle.change is not None:
+                    return obstacle.change
+        return None
 
-    def _list_node_changes(self, node: Node) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
-        name = node.name
-        if node.is_cordoned:
-            open_node = _with_spec(node, unschedulable=False)
-            change = UnblockingChange("node", f"once node {name} takes Pods again", f"kubectl uncordon {name}")
-            yield change, lambda world: world.put(NODES, open_node)
-        foreign = [taint for taint in node.taints if not taint.get("key", "").startswith(_PRESSURES)]
-        if foreign:
-            rest = [taint for taint in node.taints if taint not in foreign]
-            clean = _with_spec(node, taints=rest)
-            keys = [f"{taint['key']}:{taint['effect']}-" for taint in foreign]
-            how = f"kubectl taint nodes {name} {' '.join(keys)}"
-            change = UnblockingChange("node", f"without the taint{'s' if len(keys) > 1 else ''} of node {name}", how)
-            yield change, lambda world: world.put(NODES, clean)
-        yield from self._list_label_changes(node)
-
-    def _list_label_changes(self, node: Node) -> Iterator[tuple[UnblockingChange, Callable[[Overlay], None]]]:
-        name, pods = node.name, list(map(Pod, self._list_pods()))
-        wanted = {key: value for pod in pods for key, value in read_fields(pod.spec, "nodeSelector").items()}
-        missing = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
-        if missing:
-            labelled = {**node.raw, "metadata": {**node.meta, "labels": {**node.labels, **missing}}}
-            pairs = " ".join(f"{key}={value}" for key, value in sorted(missing.items()))
-            how = f"kubectl label node {name} --overwrite {pairs}"
-            change = UnblockingChange(
-                "node", f"with the label{'s' if len(missing) > 1 else ''} {pairs} on node {name}", how
-            )
-            yield change, lambda world: world.put(NODES, labelled)
-        if any(list_unmet(pod, node) for pod in pods):
-            before = self._view.find(CONFIG_MAPS, NAMESPACE, NAME)
-            data = {**read_fields(before, "data"), "selectors": "approximated"}
-            policy = {"metadata": {"namespace": NAMESPACE, "name": NAME}, "data": data}
-            how = f"set selectors: approximated in the ConfigMap {NAMESPACE}/{NAME} (docs/scheduling.md)"
-            yield (
-                UnblockingChange("node", "if selectors that no node meets were ignored", how),
-                lambda world: world.put(CONFIG_MAPS, policy),
-            )
-
-    def _list_pods(self) -> Iterator[Object]:
+    def _list_pods(self) -> list[Pod]:
+        """One waiting Pod of each role; the others have the same template."""
         jobset = self._world.find(JOB_SETS, self.namespace, self.name)
         uid = jobset["metadata"]["uid"] if jobset is not None else ""
-        return iter(self._world.list(PODS, self.namespace, {JOBSET_UID: uid}) if uid else ())
+        pods = map(Pod, self._world.list(PODS, self.namespace, {JOBSET_UID: uid}) if uid else ())
+        return list({pod.step: pod for pod in pods if pod.is_active and not pod.node}.values())
+
+
+def _change_nothing(world: Overlay) -> None:
+    """The view as it is, with the changes of the node."""
+
+
+def _join_commands(changes: Sequence[NodeChange]) -> str:
+    return (" && " if all(change.patch for change in changes) else ", then ").join(change.how for change in changes)
 
 
 def _dropping(namespace: str, name: str) -> Callable[[Overlay], None]:
@@ -296,14 +303,6 @@ def _render(name: str, amount: int) -> str:
 def _name(name: str, amount: int) -> str:
     """The amount without its unit."""
     return name_amount(name, amount).split(" ")[0]
-
-
-def _with_spec(node: Node, **values: object) -> Object:
-    changed = Node({**node.raw, "spec": {**node.spec, **values}})
-    if changed.is_cordoned:
-        return dict(changed.raw)
-    taints = [taint for taint in changed.taints if taint.get("key") != f"{_PRESSURES}unschedulable"]
-    return {**changed.raw, "spec": {**changed.spec, "taints": taints}}
 
 
 def _make_no_keys() -> KeyPair:

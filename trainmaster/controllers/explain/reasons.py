@@ -16,24 +16,23 @@ from typing import Any
 from trainmaster.api.admission.trainjobs import find_runtime
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.reading import read_text
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NODES, PODS
+from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.state_texts import WAITING as WORDS
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import UnblockingChange, WhatIf
-from trainmaster.controllers.explain.world import read_ledger
+from trainmaster.controllers.explain.world import judge_gang, read_ledger
 from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
-from trainmaster.controllers.scheduler.node_room import NodeRoom, make_room
-from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict, VerdictKind
+from trainmaster.controllers.scheduler.node_room import NodeRoom
+from trainmaster.controllers.scheduler.queue_pass import SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
+from trainmaster.controllers.scheduler.sentences import list_all_obstacles
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.jobs.janitor import describe_age
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
-from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod, read_waiting
 from trainmaster.jobs.models.training import (
     COMPLETE,
@@ -234,8 +233,9 @@ class _Explainer:
             if verdict.kind is VerdictKind.WAITS:
                 unblock = [self._tell_release(label) for label in questions.list_releases()]
                 unblock = unblock or [_tell_long_wait(verdict)]
-            elif not changes:
-                unblock = [find_advice(reason)]
+            else:
+                steps = self._list_steps(verdict, room, questions)
+                unblock = [] if changes and len(steps) == 1 else steps or [find_advice(reason)]
         return self._make(
             WAITING,
             sentence,
@@ -248,6 +248,17 @@ class _Explainer:
             changes=tuple(changes),
             facts=tuple(self._list_active_facts()),
         )
+
+    def _list_steps(self, verdict: SchedulingVerdict, room: NodeRoom, questions: WhatIf) -> list[str]:
+        """What removes the obstacles, in order, and what it waits for then."""
+        obstacles = list_all_obstacles(verdict, room)
+        steps = [one.change.how if one.change is not None else one.advice for one in obstacles]
+        repaired = questions.find_repaired()
+        if repaired is not None and repaired[0].kind is VerdictKind.WAITS:
+            text = describe_verdict(repaired[0], repaired[1], read_ledger(self._view).list_holders())
+            steps.append(f"then it waits for its turn: {text}")
+        steps = list(filter(None, steps))
+        return [f"{number}. {step}" for number, step in enumerate(steps, 1)] if len(steps) > 1 else steps
 
     def _tell_release(self, label: str) -> str:
         """The end of another job, with an estimate of when that will be if there is one."""
@@ -267,18 +278,8 @@ class _Explainer:
 
     def _look(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
         """The scheduler's verdict on the gang; None if the scheduler is not responsible for it yet."""
-        uid, node = self._find_gang(), self._find_node()
-        if not uid or node is None:
-            return None
-        ledger = read_ledger(self._view)
-        policy = read_node_policy(self._view.find(CONFIG_MAPS, NAMESPACE, NAME))
-        room = make_room(node, ledger)
-        # Visit the whole queue. The scheduler itself stops once no resources are left.
-        look = SchedulingPass(self._view, ledger, Node(node), room, policy, to_the_end=True).run()
-        queue = sum(1 for verdict in look.waiting if verdict.position)
-        gang = build_gang(self._place[0], uid)
-        own = next((one for one in look.waiting if one.gang.id == gang), None)
-        return None if own is None else (own, room, queue)
+        uid = self._find_gang()
+        return judge_gang(self._view, build_gang(self._place[0], uid)) if uid else None
 
     def _find_node(self) -> Object | None:
         return self._view.find(NODES, "", NODE)

@@ -16,16 +16,20 @@ from fractions import Fraction
 from trainmaster.api import labels
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
 from trainmaster.api.reading import read_fields, read_labels, read_spec
-from trainmaster.api.resources import JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.scheduler.ledger import SchedulingLedger
-from trainmaster.controllers.scheduler.reconciler import BIND, reconcile
+from trainmaster.controllers.scheduler.node_room import NodeRoom, make_room
+from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict
+from trainmaster.controllers.scheduler.reconciler import BIND, NODE, reconcile
 from trainmaster.controllers.scheduler.shapes import read_shape
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.quotas import ResourceQuota
@@ -44,6 +48,22 @@ def read_ledger(view: View) -> SchedulingLedger:
     ledger = summarize(view, SchedulingLedger)
     ledger.settle()
     return ledger
+
+
+def judge_gang(view: View, gang: str) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
+    """The scheduler's verdict on a gang that does not run, what the node has, and how many gangs wait in the queue.
+    None if there is no node of ours, or the gang does not wait."""
+    node = view.find(NODES, "", NODE)
+    if node is None:
+        return None
+    ledger = read_ledger(view)
+    policy = read_node_policy(view.find(CONFIG_MAPS, NAMESPACE, NAME))
+    room = make_room(node, ledger)
+    # Visit the whole queue. The scheduler itself stops once no resources are left.
+    look = SchedulingPass(view, ledger, Node(node), room, policy, to_the_end=True).run()
+    queue = sum(1 for verdict in look.waiting if verdict.position)
+    own = next((one for one in look.waiting if one.gang.id == gang), None)
+    return None if own is None else (own, room, queue)
 
 
 class Overlay:

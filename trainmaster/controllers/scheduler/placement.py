@@ -1,17 +1,21 @@
-"""Checks whether the node accepts a Pod; if not, gives the reason in the words of upstream's scheduler, and a hint.
+"""Lists what keeps a Pod off the node: in the words of upstream's scheduler, and for users with what removes it.
 
-Checks are in upstream's order: cordoned node, taints, node selector and required node affinity, topology spread. Free
-resources are checked separately (`free_amounts`). Preferences have no effect with a single node.
+The first of them is what upstream's scheduler reports: a cordoned node, taints, node selector and required node
+affinity, topology spread. Free resources are checked separately (`node_room`). Preferences have no effect with a single
+node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trainmaster.api.formats.selectors import ABSENT, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
 from trainmaster.api.meta import Fields
-from trainmaster.api.reading import list_items, read_fields
+from trainmaster.api.node_policy import NAME, NAMESPACE
+from trainmaster.api.reading import list_items, read_fields, read_text
+from trainmaster.api.validation import names
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod
 
@@ -22,44 +26,158 @@ _SPREAD = "node(s) didn't match pod topology spread constraints (missing require
 _UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 _MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
-_ADVICE = {
-    "node.kubernetes.io/disk-pressure": "the disk is nearly full; free some space",
-    _MEMORY_PRESSURE: "memory is nearly used up; only Pods with requests are taken until some is free",
-    "node.kubernetes.io/pid-pressure": "the machine has nearly as many processes as it can have",
-    "node.kubernetes.io/not-ready": "the node agent is not ready",
+_DISK_PRESSURE = "node.kubernetes.io/disk-pressure"
+_PRESSURES = {
+    _DISK_PRESSURE: ("the disk is nearly full", "free some space on that disk"),
+    _MEMORY_PRESSURE: (
+        "memory is nearly used up; only Pods with requests are taken until some is free",
+        "end something that uses memory, or give the job requests",
+    ),
+    "node.kubernetes.io/pid-pressure": (
+        "the machine has nearly as many processes as it can have",
+        "end something that has many processes",
+    ),
+    "node.kubernetes.io/not-ready": ("the node agent is not ready", "`trainmaster status` shows the server"),
 }
+"""Taints that the node sets and removes itself: what is wrong, and what to do."""
+_OWN_TAINTS = "node.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    message: str
-    """The message for the Pod's condition and event."""
-    hint: str
+class NodeChange:
+    """A change of the node, or of its policy, that removes an obstacle."""
+
+    text: str
+    """The second half of a sentence: "with the label disk=ssd on node local"."""
+    how: str
+    """The command to run or the field to edit."""
+    patch: Fields = field(default_factory=dict)
+    """What the command does: a merge patch of the Node. Empty if there is no command."""
+    policy: Fields = field(default_factory=dict)
+    """The data to set in the node policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something that keeps a Pod off the node until somebody changes the Pod or the node."""
+
+    text: str
     """What the Pod requires and what the node has."""
+    message: str = ""
+    """The message for the Pod's condition and event, in the words of upstream's scheduler."""
+    advice: str = ""
+    """What to do, if no change of the node removes it."""
+    change: NodeChange | None = None
+    discreet: str = ""
+    """The text for tenants, if they must not see all of it."""
+    is_jobs: bool = False
+    """Whether the job has to be changed and submitted again."""
 
 
-def find_misfit(pod: Pod, node: Node, *, approximates_selectors: bool = False) -> Misfit | None:
+def list_obstacles(pod: Pod, node: Node, *, approximates_selectors: bool = False) -> list[Obstacle]:
+    """In the order in which to remove them: first what requires another job, then upstream's order."""
+    found = []
     refused = list(_list_refused(pod))
     if refused:
         text = f"this version does not carry out {', '.join(refused)}"
-        return Misfit(f"0/1 nodes are available: {text}.", text)
+        advice = "remove it from the job and submit it again"
+        found.append(Obstacle(text, f"0/1 nodes are available: {text}.", advice, is_jobs=True))
     tolerations = list_items(pod.spec, "tolerations")
     cordon = {"key": _UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
     if node.is_cordoned and not _tolerates(tolerations, cordon):
-        hint = f"node {node.name} takes no new Pods; `kubectl uncordon {node.name}` changes that"
-        return Misfit("0/1 nodes are available: 1 node(s) were unschedulable.", hint)
-    taints = [taint for taint in node.taints if _keeps_off(taint, pod, tolerations)]
-    if taints:
-        hint = "; ".join(_describe_taint(taint, node.name) for taint in taints)
-        return Misfit("0/1 nodes are available: 1 node(s) had untolerated taint(s).", hint)
-    wrong = () if approximates_selectors else list_unmet(pod, node)
-    if wrong:
-        return Misfit(f"0/1 nodes are available: 1 {_MISMATCH}.", f"no node has {'; '.join(wrong)}")
+        found.append(_describe_cordon(node))
+    if node.taints:
+        found += _list_taints([taint for taint in node.taints if _keeps_off(taint, pod, tolerations)], node)
+    unmet = () if approximates_selectors else list_unmet(pod, node)
+    if unmet:
+        found.append(_describe_unmet(pod, node, unmet))
     keys = [key for key in _list_spread_keys(pod) if key not in node.labels]
     if keys:
-        return Misfit(
-            f"0/1 nodes are available: 1 {_SPREAD}.", f"no node has the label {', '.join(keys)} to spread over"
-        )
+        text = f"no node has the label {', '.join(keys)} to spread over"
+        message = f"0/1 nodes are available: 1 {_SPREAD}."
+        found.append(Obstacle(text, message, change=_build_labelling(node, dict.fromkeys(keys, node.name))))
+    return found
+
+
+def _describe_cordon(node: Node) -> Obstacle:
+    rest = [taint for taint in node.taints if taint.get("key") != _UNSCHEDULABLE_TAINT]
+    patch = {"spec": {"unschedulable": None, "taints": rest or None}}
+    change = NodeChange(f"once node {node.name} takes Pods again", f"kubectl uncordon {node.name}", patch)
+    text, message = f"node {node.name} takes no new Pods", "0/1 nodes are available: 1 node(s) were unschedulable."
+    return Obstacle(text, message, change=change)
+
+
+def _list_taints(taints: Sequence[Fields], node: Node) -> Iterator[Obstacle]:
+    message = "0/1 nodes are available: 1 node(s) had untolerated taint(s)."
+    for taint in taints:
+        if taint.get("key") in _PRESSURES:
+            yield _describe_pressure(taint, node, message)
+    foreign = [
+        taint
+        for taint in taints
+        if taint.get("key") not in _PRESSURES and not (taint.get("key") == _UNSCHEDULABLE_TAINT and node.is_cordoned)
+    ]
+    if not foreign:
+        return
+    listed = ", ".join(map(_name_taint, foreign))
+    text = f"node {node.name} has the taint{'s' if len(foreign) > 1 else ''} {listed}, which the Pod does not tolerate"
+    removable = [taint for taint in foreign if not taint.get("key", "").startswith(_OWN_TAINTS)]
+    if len(removable) < len(foreign):
+        yield Obstacle(text, message, "the node removes it when its reason is gone, or tolerate it")
+        return
+    keys = " ".join(f"{taint['key']}:{taint['effect']}-" for taint in removable)
+    rest = [taint for taint in node.taints if taint not in removable]
+    without = f"without the taint{'s' if len(removable) > 1 else ''} of node {node.name}"
+    patch = {"spec": {"taints": rest or None}}
+    yield Obstacle(text, message, change=NodeChange(without, f"kubectl taint nodes {node.name} {keys}", patch))
+
+
+def _describe_pressure(taint: Fields, node: Node, message: str) -> Obstacle:
+    text, advice = _PRESSURES[taint["key"]]
+    # The condition of the node has path, free space and threshold, which tenants are not told.
+    condition = node.find_condition("DiskPressure") if taint["key"] == _DISK_PRESSURE else None
+    details = read_text(condition, "message") if read_text(condition, "status") == "True" else ""
+    plain = f"node {node.name}: {text}"
+    return Obstacle(f"node {node.name}: {details}" if details else plain, message, advice, discreet=plain)
+
+
+def _name_taint(taint: Fields) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key', '')}{value}:{taint.get('effect')}"
+
+
+def _describe_unmet(pod: Pod, node: Node, unmet: Sequence[str]) -> Obstacle:
+    text, message = f"no node has {'; '.join(unmet)}", f"0/1 nodes are available: 1 {_MISMATCH}."
+    missing = _find_missing_labels(pod, node)
+    if missing is not None:
+        return Obstacle(text, message, change=_build_labelling(node, missing))
+    how = f"set selectors: approximated in the ConfigMap {NAMESPACE}/{NAME} (docs/scheduling.md)"
+    policy = {"selectors": "approximated"}
+    return Obstacle(
+        text, message, change=NodeChange("if selectors that no node meets were ignored", how, policy=policy)
+    )
+
+
+def _build_labelling(node: Node, labels: Mapping[str, str]) -> NodeChange:
+    """The command is quoted, because the labels come from the job, and somebody else may run the command."""
+    pairs = [f"{key}={value}" for key, value in sorted(labels.items())]
+    command = shlex.join(["kubectl", "label", "node", node.name, "--overwrite", *pairs])
+    text = f"with the label{'s' if len(pairs) > 1 else ''} {' '.join(pairs)} on node {node.name}"
+    return NodeChange(text, command, {"metadata": {"labels": dict(labels)}})
+
+
+def _find_missing_labels(pod: Pod, node: Node) -> dict[str, str] | None:
+    """Labels with which the node meets the Pod's selectors; None if labels are not enough."""
+    wanted = read_fields(pod.spec, "nodeSelector")
+    required = read_fields(pod.spec, "affinity", "nodeAffinity").get(_REQUIRED)
+    for term in list_items(required, "nodeSelectorTerms") if required is not None else ({},):
+        labels = dict(wanted)
+        for entry in list_items(term, "matchExpressions"):
+            if entry["operator"] in ("In", "Exists") and not _read(entry).matches({**node.labels, **labels}):
+                labels[entry["key"]] = (list_items(entry, "values") or ("true",))[0]
+        labelled = Node({**node.raw, "metadata": {**node.meta, "labels": {**node.labels, **labels}}})
+        if not list_unmet(pod, labelled) and not any(map(names.label_value, labels.values())):
+            return {key: value for key, value in labels.items() if node.labels.get(key) != value}
     return None
 
 
@@ -90,14 +208,6 @@ def _tolerates(tolerations: Sequence[Fields], taint: Fields) -> bool:
         if key and toleration.get("value", "") == taint.get("value", ""):
             return True
     return False
-
-
-def _describe_taint(taint: Fields, node: str) -> str:
-    key = taint.get("key", "")
-    if key in _ADVICE:
-        return f"node {node}: {_ADVICE[key]}"
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"node {node} has the taint {key}{value}:{taint.get('effect')}, which the Pod does not tolerate"
 
 
 def _list_refused(pod: Pod) -> Iterable[str]:

@@ -20,7 +20,7 @@ from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
 from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger
 from trainmaster.controllers.scheduler.node_room import NodeRoom
-from trainmaster.controllers.scheduler.placement import find_misfit
+from trainmaster.controllers.scheduler.placement import Obstacle, list_obstacles
 from trainmaster.controllers.scheduler.shapes import GangRole
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.nodes import Node
@@ -53,8 +53,8 @@ class SchedulingVerdict:
     kind: VerdictKind
     message: str = ""
     """The message for the Pods' condition."""
-    hint: str = ""
-    """A hint for users, if the kind is STUCK."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """What keeps its Pods off the node, if the kind is STUCK; besides what it lacks."""
     need: Mapping[str, int] = field(default_factory=dict)
     growth: Mapping[str, int] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
@@ -156,15 +156,17 @@ class SchedulingPass:
         self._look.waiting.append(verdict)
 
     def _judge(self, gang: Gang) -> SchedulingVerdict:
-        stuck = self._find_static(gang)
-        if stuck is not None:
-            return stuck
+        unready = self._find_unready(gang)
+        if unready is not None:
+            return unready
         need = gang.get_need()
         growth = {name: amount - gang.holds.get(name, 0) for name, amount in need.items()}
-        impossible = self._room.list_impossible(need)
-        if impossible:
-            message = _list_insufficient(impossible)
-            return SchedulingVerdict(gang, VerdictKind.STUCK, message, need=need, lacking=tuple(impossible))
+        obstacles, impossible = self._list_obstacles(gang), self._room.list_impossible(need)
+        if obstacles or impossible:
+            message = obstacles[0].message if obstacles else _list_insufficient(impossible)
+            return SchedulingVerdict(
+                gang, VerdictKind.STUCK, message, tuple(obstacles), need=need, lacking=tuple(impossible)
+            )
         if not gang.is_admitted and not self._is_whole(gang):
             return SchedulingVerdict(gang, VerdictKind.SILENT, need=need, growth=growth)
         lacking = self._room.list_lacking(growth, gang.waits, {} if gang.uses else need)
@@ -184,21 +186,31 @@ class SchedulingPass:
             kept=dict(self._room.kept),
         )
 
-    def _find_static(self, gang: Gang) -> SchedulingVerdict | None:
-        """Checks that do not depend on free resources. Pods of a role have the same template, so one is checked."""
+    def _find_unready(self, gang: Gang) -> SchedulingVerdict | None:
+        """The verdict on a gang that the scheduler does not consider yet."""
         if gang.names_jobset and gang.shape is None:
             text = "the JobSet that the Pod names in its labels does not exist"
-            return SchedulingVerdict(gang, VerdictKind.STUCK, f"0/1 nodes are available: {text}.", text)
+            obstacle = Obstacle(text, f"0/1 nodes are available: {text}.", is_jobs=True)
+            return SchedulingVerdict(gang, VerdictKind.STUCK, obstacle.message, (obstacle,))
         if any(part.gated for part in _list_waiting_parts(gang)):
             return SchedulingVerdict(gang, VerdictKind.GATED, GATED)
-        for part in _list_waiting_parts(gang):
-            pod = self._find_pod(next(iter(part.waiting.values())))
-            if pod is None:
-                return SchedulingVerdict(gang, VerdictKind.SILENT)
-            misfit = find_misfit(pod, self._node, approximates_selectors=self._policy.approximates_selectors)
-            if misfit is not None:
-                return SchedulingVerdict(gang, VerdictKind.STUCK, misfit.message, misfit.hint)
+        if any(self._find_first(part) is None for part in _list_waiting_parts(gang)):
+            return SchedulingVerdict(gang, VerdictKind.SILENT)
         return None
+
+    def _list_obstacles(self, gang: Gang) -> list[Obstacle]:
+        """Those that do not depend on free resources. Pods of a role have the same template, so one is checked."""
+        found: list[Obstacle] = []
+        ignores = self._policy.approximates_selectors
+        for part in _list_waiting_parts(gang):
+            pod = self._find_first(part)
+            if pod is not None:
+                more = list_obstacles(pod, self._node, approximates_selectors=ignores)
+                found += [obstacle for obstacle in more if obstacle not in found]
+        return found
+
+    def _find_first(self, part: GangPart) -> Pod | None:
+        return self._find_pod(next(iter(part.waiting.values())))
 
     def _is_whole(self, gang: Gang) -> bool:
         """Whether all Pods of the roles that start first exist. If not, the Jobs are checked too, because finished Pods

@@ -15,6 +15,7 @@ from itertools import islice
 from trainmaster.api.pods.requests import CPU, GPU, PODS, render_amount
 from trainmaster.controllers.scheduler.ledger import Gang
 from trainmaster.controllers.scheduler.node_room import NodeRoom
+from trainmaster.controllers.scheduler.placement import Obstacle
 from trainmaster.controllers.scheduler.queue_pass import SHOWN, SchedulingVerdict, VerdictKind
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -27,11 +28,28 @@ _HOLDERS = 100
 def describe(verdict: SchedulingVerdict, room: NodeRoom, holders: Iterable[Gang], *, apart: str = "") -> str:
     """`apart`: the only namespace whose jobs are named; "" names all jobs."""
     if verdict.kind is VerdictKind.STUCK:
-        return verdict.hint or _describe_impossible(verdict, room)
+        return _describe_stuck(verdict, room, apart)
     needs = ", ".join(_describe_need(verdict, room, name) for name in verdict.lacking)
     troubles = room.list_troubles(discreet=bool(apart)) if GPU in verdict.lacking else []
     position, start = _describe_position(verdict, apart), _describe_start(verdict, room, holders, apart)
     return "; ".join(part for part in (f"waiting for {needs}", *troubles, position, start) if part)
+
+
+def list_all_obstacles(verdict: SchedulingVerdict, room: NodeRoom) -> list[Obstacle]:
+    """In the order in which to remove them: first those for which the job has to be submitted again."""
+    own = [_describe_impossible(verdict, room)] if verdict.lacking else []
+    return sorted([*own, *verdict.obstacles], key=lambda obstacle: not obstacle.is_jobs)
+
+
+def _describe_stuck(verdict: SchedulingVerdict, room: NodeRoom, apart: str) -> str:
+    found = list_all_obstacles(verdict, room)
+    texts = [obstacle.discreet or obstacle.text if apart else obstacle.text for obstacle in found]
+    if len(texts) == 1:
+        change = found[0].change if not apart else None
+        return f"{texts[0]}; `{change.how}` changes that" if change is not None and change.patch else texts[0]
+    who = "the job" if verdict.gang.names_jobset else "it"
+    parts = "; ".join(f"({number}) {text}" for number, text in enumerate(texts, 1))
+    return f"{who} cannot start for {len(texts)} reasons: {parts}"
 
 
 def name_amount(name: str, amount: int) -> str:
@@ -53,14 +71,17 @@ def _describe_need(verdict: SchedulingVerdict, room: NodeRoom, name: str) -> str
     return f"{text} and kept for those ahead" if 0 < growth <= free and verdict.kept.get(name) else text
 
 
-def _describe_impossible(verdict: SchedulingVerdict, room: NodeRoom) -> str:
-    texts = []
+def _describe_impossible(verdict: SchedulingVerdict, room: NodeRoom) -> Obstacle:
+    texts, steps = [], []
     for name in verdict.lacking:
         asked, there = name_amount(name, verdict.need.get(name, 0)), room.count(name)
         texts.append(f"{asked}, node {room.node} has {render_amount(name, there) if there else 'none'}")
+        steps.append(f"ask for at most {name_amount(name, there)} in total" if there else f"leave out {name}")
     who = "the job asks" if verdict.gang.names_jobset else "it asks"
     advice = "ask for less, or use fewer nodes" if verdict.gang.names_jobset else "ask for less"
-    return f"{who} for {'; '.join(texts)}: {advice}"
+    if not any(map(room.count, verdict.lacking)):
+        advice = "leave them out, or run it on another machine"
+    return Obstacle(f"{who} for {'; '.join(texts)}: {advice}", advice=", ".join(steps), is_jobs=True)
 
 
 def _describe_position(verdict: SchedulingVerdict, apart: str) -> str:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.controllers.world import World
-from trainmaster.api.resources import CONFIG_MAPS, NODES, PODS
+from trainmaster.api import tenancy
+from trainmaster.api.patches import merge
+from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, NODES, PODS
+from trainmaster.controllers.scheduler.placement import list_obstacles
 from trainmaster.controllers.scheduler.reconciler import BIND, CONTROLLER, map_node
 from trainmaster.controllers.waiting import find_annotated
+from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 
 pytestmark = pytest.mark.unit
 
@@ -107,7 +112,8 @@ def test_what_would_match_is_said_until_the_pod_is_bound() -> None:
     assert waiting is not None
     assert waiting["message"] == (
         "Pod p waits: no node has the label zone=there (node local has zone=here); "
-        "the label disk=ssd (node local has no label disk)"
+        "the label disk=ssd (node local has no label disk); "
+        "`kubectl label node local --overwrite disk=ssd zone=there` changes that"
     )
     node = world.get(NODES, "local", "")
     world.add(NODES, {**node, "metadata": {**node["metadata"], "labels": {"zone": "there", "disk": "ssd"}}})
@@ -185,3 +191,74 @@ def test_selectors_that_nothing_meets_are_ignored_where_the_policy_says_so() -> 
         "no node has the label zone=there (node local has zone=here): ignored, as the policy "
         "kubeflow-system/trainmaster-node says"
     ]
+
+
+def show(world: World) -> str:
+    waiting = find_annotated(world.get(PODS, "p"))
+    assert waiting is not None
+    return str(waiting["message"])
+
+
+def test_all_obstacles_are_told_and_first_what_requires_another_job() -> None:
+    asked = {"resources": {"requests": {"nvidia.com/gpu": "16"}}}
+    world = make_world(nodeSelector={"gpu": "h100"}, containers=[{"name": "main", **asked}])
+    world.merge(NODES, "local", {"spec": {"unschedulable": True}}, "")
+    world.run(CONTROLLER, "p")
+    assert get_message(world) == "0/1 nodes are available: 1 node(s) were unschedulable.", "upstream's first"
+    assert show(world) == (
+        "Pod p waits: it cannot start for 3 reasons: (1) it asks for 16 GPUs, node local has none: leave them out, "
+        "or run it on another machine; "
+        "(2) node local takes no new Pods; (3) no node has the label gpu=h100 (node local has no label gpu)"
+    )
+
+
+DISK = "the disk of /data/home is nearly full: 510Mi free, 1Gi must stay free (setting node.min_free_disk_mib)"
+
+
+@pytest.mark.parametrize("is_tenant", [False, True])
+def test_a_nearly_full_disk_is_named_with_its_numbers_but_not_to_tenants(is_tenant: bool) -> None:
+    world = make_world()
+    if is_tenant:
+        world.add(NAMESPACES, tenancy.build_namespace("default", 611_000))
+    condition = {"type": "DiskPressure", "status": "True", "message": DISK}
+    taint = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
+    world.merge(NODES, "local", {"spec": {"taints": [taint]}, "status": {"conditions": [condition]}}, "")
+    world.run(CONTROLLER, "p")
+    want = "node local: the disk is nearly full" if is_tenant else f"node local: {DISK}"
+    assert show(world) == f"Pod p waits: {want}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "command"),
+    [
+        ({"affinity": require("disk", "In", "ssd", "nvme")}, "kubectl label node local --overwrite disk=ssd"),
+        ({"affinity": require("gpu", "Exists")}, "kubectl label node local --overwrite gpu=true"),
+        (
+            {"nodeSelector": {"a": "b"}, "affinity": require("disk", "In", "ssd")},
+            "kubectl label node local --overwrite a=b disk=ssd",
+        ),
+        ({"affinity": require("zone", "NotIn", "here")}, ""),
+        ({"affinity": require("disk", "In", "x; rm -rf ~")}, ""),
+        (
+            {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack"}]},
+            "kubectl label node local --overwrite rack=local",
+        ),
+    ],
+)
+def test_labels_that_would_help_are_told_as_a_command(spec: dict[str, object], command: str) -> None:
+    world = make_world(**spec)  # type: ignore[arg-type]  # keyword arguments pass through
+    pod, node = Pod(world.get(PODS, "p")), Node(world.get(NODES, "local", ""))
+    (obstacle,) = list_obstacles(pod, node)
+    assert obstacle.change is not None
+    if not command:
+        assert obstacle.change.policy == {"selectors": "approximated"}
+        return
+    assert obstacle.change.how == command
+    assert list_obstacles(pod, Node(merge.apply(dict(node.raw), dict(obstacle.change.patch)))) == []
+
+
+def test_a_command_quotes_what_comes_from_the_job() -> None:
+    world = make_world(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "rack; rm -rf ~"}])
+    (obstacle,) = list_obstacles(Pod(world.get(PODS, "p")), Node(world.get(NODES, "local", "")))
+    assert obstacle.change is not None
+    assert obstacle.change.how == "kubectl label node local --overwrite 'rack; rm -rf ~=local'"
