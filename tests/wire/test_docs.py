@@ -61,7 +61,7 @@ def test_the_page_tells_the_truth(kubectl: Kubectl) -> None:
 def list_read_commands() -> list[tuple[str, str, str, str]]:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.*"))]
     texts = [(page.relative_to(ROOT), page.read_text()) for page in pages if page.suffix in (".md", ".yaml", ".sh")]
-    return [(str(page), *found.groups()) for page, text in texts for found in READ.finditer(text)]
+    return [(str(page), found[1], found[2], found[3]) for page, text in texts for found in READ.finditer(text)]
 
 
 def test_fields_that_pages_read_exist(kubectl: Kubectl, raw: Raw) -> None:

@@ -38,7 +38,7 @@ def fill_template(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Ob
         ancestor = find_ancestor(job)
         if ancestor in (TRAINER, DATASET, MODEL):
             job["replicas"] = 1
-        if ancestor in INITIALIZERS:
+        if ancestor is not None and ancestor in INITIALIZERS:
             _fill_initializer(job, ancestor, (wanted.get("initializer") or {}).get(INITIALIZERS[ancestor]))
         elif ancestor == TRAINER:
             _fill_trainer(job, wanted.get("trainer") or {})
