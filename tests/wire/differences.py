@@ -17,6 +17,7 @@ ONLY_OURS: dict[str, str] = {
     "test_cp_copies_files_and_trees_both_ways": _NO_NODE,
     "test_port_forward_carries_several_connections": _NO_NODE,
     "test_port_forward_says_that_nobody_listens": _NO_NODE,
+    "test_a_shipped_runtime_is_applied_without_a_conflict": "needs a runtime that we shipped",
     "test_fields_that_pages_read_exist": _NO_NODE,
     "test_top_shows_pods_containers_and_the_node": _NO_NODE,
     "test_the_python_client_executes_with_exit_code": _NO_NODE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.clients import Raw
@@ -304,3 +306,16 @@ def test_managed_fields_are_shown_on_request(kubectl: Kubectl) -> None:
     kubectl.must("apply --server-side -f cm.yaml")
     assert "managedFields" not in kubectl.must("get cm settings -o yaml")
     assert "manager: kubectl" in kubectl.must("get cm settings -o yaml --show-managed-fields")
+
+
+def test_a_shipped_runtime_is_applied_without_a_conflict(kubectl: Kubectl) -> None:
+    pod = {"containers": [{"name": "node", "image": "mine:1"}]}
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "xgboost-distributed"},
+        "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
+    }
+    answer = kubectl.run("apply --server-side -f -", stdin=json.dumps(runtime))
+    assert (answer.rc, answer.err) == (0, "")

@@ -4,8 +4,8 @@ The runtimes of the REST API are in the directories with its other templates, `m
 of the same name in `templates/` of the home directory takes precedence.
 
 Each installed runtime has an annotation with the hash of the spec that the server stored. As long as the hash matches,
-nobody has edited the runtime and a newer release may replace it; otherwise it is left alone. A deleted runtime is
-installed again at the next start.
+nobody has edited the runtime and a newer release may replace it; otherwise it is left alone, and so is a runtime that
+somebody manages with server-side apply. A deleted runtime is installed again at the next start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 
 from trainmaster.api.labels import SHIPPED_HASH
 from trainmaster.api.meta import Object
-from trainmaster.api.reading import read_annotations
+from trainmaster.api.reading import read_annotations, read_fields, read_labels
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.client.contract import Client, PatchType, WriteOptions
@@ -82,15 +82,26 @@ async def _install(client: Client, name: str, text: str) -> None:
         log.info("shipped runtime installed", extra={"action": "runtimes.installed", "runtime": name})
         return
     annotations = read_annotations(old)
-    if annotations.get(SOURCE_HASH) == source and SHIPPED_HASH in annotations:
-        return
-    if SOURCE_HASH not in annotations or annotations.get(SHIPPED_HASH, "") not in ("", compute_hash(old["spec"])):
-        log.info("runtime of others kept", extra={"action": "runtimes.kept", "runtime": name})
+    is_current = annotations.get(SOURCE_HASH) == source and SHIPPED_HASH in annotations
+    if is_current or not _may_replace(old):
+        await _release(client, old)
+        if not is_current:
+            log.info("runtime of others kept", extra={"action": "runtimes.kept", "runtime": name})
         return
     manifest = _annotate(parse_manifest(text), source)
-    manifest["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    await _seal(client, await client.update(CLUSTER_TRAINING_RUNTIMES, manifest, options=_MANAGER))
+    await _seal(client, await client.update(CLUSTER_TRAINING_RUNTIMES, _replace(old, manifest), options=_MANAGER))
     log.info("shipped runtime updated", extra={"action": "runtimes.updated", "runtime": name})
+
+
+def _may_replace(runtime: Object) -> bool:
+    """Whether we installed the runtime, nobody has edited it, and nobody applies it."""
+    annotations = read_annotations(runtime)
+    if SOURCE_HASH not in annotations:
+        return False
+    if annotations.get(SHIPPED_HASH, "") not in ("", compute_hash(runtime["spec"])):
+        return False
+    entries = runtime["metadata"].get("managedFields") or ()
+    return not any(entry.get("operation") == "Apply" and read_fields(entry, "fieldsV1", "f:spec") for entry in entries)
 
 
 def _annotate(manifest: Object, source: str) -> Object:
@@ -98,9 +109,44 @@ def _annotate(manifest: Object, source: str) -> Object:
     return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
 
 
+def _replace(old: Object, manifest: Object) -> Object:
+    """The stored runtime with the spec of the manifest; labels, annotations and finalizers of others are kept."""
+    annotations = {**read_annotations(old), **read_annotations(manifest)}
+    # Until the new spec is sealed, the next start must not take it for an edited one.
+    annotations.pop(SHIPPED_HASH, None)
+    labels = {**read_labels(old), **read_labels(manifest)}
+    metadata = {**old["metadata"], "labels": labels, "annotations": annotations}
+    return {**old, "metadata": metadata, "spec": manifest["spec"]}
+
+
 async def _seal(client: Client, stored: Object) -> None:
     """Hashes what the server stored, including defaults, so that later comparisons are valid."""
-    head = {"resourceVersion": stored["metadata"]["resourceVersion"]}
-    patch = {"metadata": {**head, "annotations": {SHIPPED_HASH: compute_hash(stored["spec"])}}}
-    name = stored["metadata"]["name"]
-    await client.patch(CLUSTER_TRAINING_RUNTIMES, name, PatchType.MERGE, patch, options=_MANAGER)
+    await _patch_metadata(client, stored, {"annotations": {SHIPPED_HASH: compute_hash(stored["spec"])}})
+
+
+async def _release(client: Client, runtime: Object) -> None:
+    """For runtimes that an earlier release installed."""
+    entries = runtime["metadata"].get("managedFields") or []
+    if release_fields(entries) != entries:
+        await _patch_metadata(client, runtime, {})
+
+
+async def _patch_metadata(client: Client, runtime: Object, changes: Object) -> None:
+    metadata = runtime["metadata"]
+    entries = release_fields(metadata.get("managedFields") or [])
+    head = {"resourceVersion": metadata["resourceVersion"], **({"managedFields": entries} if entries else {})}
+    patch = {"metadata": {**head, **changes}}
+    await client.patch(CLUSTER_TRAINING_RUNTIMES, metadata["name"], PatchType.MERGE, patch, options=_MANAGER)
+
+
+def release_fields(entries: list[Object]) -> list[Object]:
+    """managedFields in which the installer owns only annotations.
+
+    Otherwise `kubectl apply --server-side` of another manifest of the runtime would report a conflict.
+    """
+    return [_keep_annotations(entry) if entry.get("manager") == _MANAGER.field_manager else entry for entry in entries]
+
+
+def _keep_annotations(entry: Object) -> Object:
+    annotations = read_fields(entry, "fieldsV1", "f:metadata").get("f:annotations", {})
+    return {**entry, "fieldsV1": {"f:metadata": {"f:annotations": annotations}}}

@@ -63,6 +63,22 @@ async def test_force_takes_the_field_over(stage: Stage) -> None:
     assert managers(obj) == [("n", "Apply", {"f:data": {"f:x": {}}})]
 
 
+async def test_a_manager_can_give_up_its_fields(stage: Stage) -> None:
+    """Our installer does it, so that others can apply without a conflict."""
+    made = make_config_map("a", {"k": "v"})
+    made["metadata"]["annotations"] = {"kept": "1"}
+    options = WriteOptions(field_manager="installer")
+    old = await stage.client.create(CONFIG_MAPS, made, stage.namespace, options=options)
+    (entry,) = old["metadata"]["managedFields"]
+    annotations = entry["fieldsV1"]["f:metadata"]["f:annotations"]
+    given = [{**entry, "fieldsV1": {"f:metadata": {"f:annotations": annotations}}}]
+    patch = {"metadata": {"managedFields": given, "annotations": {"sealed": "2"}}}
+    new = await stage.client.patch(CONFIG_MAPS, "a", PatchType.MERGE, patch, stage.namespace, options=options)
+    (entry,) = new["metadata"]["managedFields"]
+    assert entry["fieldsV1"] == {"f:metadata": {"f:annotations": {".": {}, "f:kept": {}, "f:sealed": {}}}}
+    assert (await apply(stage, {"k": "w"}, "one"))["data"] == {"k": "w"}
+
+
 async def test_equal_values_are_owned_together(stage: Stage) -> None:
     await apply(stage, {"x": "1"})
     obj = await apply(stage, {"x": "1"}, "n")

@@ -11,7 +11,8 @@ import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
-from trainmaster.client.contract import PatchType
+from trainmaster.api.status import Conflict
+from trainmaster.client.contract import PatchType, WriteOptions
 from trainmaster.controllers import install
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -143,5 +144,80 @@ def test_a_deleted_runtime_comes_back() -> None:
         await cluster.client.delete(CLUSTER_TRAINING_RUNTIMES, "plain")
         await install.install_runtimes(cluster.client)
         assert await get_restarts(cluster) == 6
+
+    run(test)
+
+
+GITOPS = WriteOptions(field_manager="gitops")
+
+
+def make_configuration(text: str = TEXT, *, restarts: int = 6) -> Object:
+    return install.parse_manifest(text.replace("maxRestarts: 6", f"maxRestarts: {restarts}"))
+
+
+async def apply(cluster: Cluster, configuration: Object) -> Object:
+    """Server-side apply without force, as `kubectl apply --server-side` does."""
+    return await cluster.client.patch(
+        CLUSTER_TRAINING_RUNTIMES, "plain", PatchType.APPLY, configuration, options=GITOPS
+    )
+
+
+def test_whoever_applies_another_manifest_meets_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        configuration = make_configuration(restarts=3)
+        configuration["metadata"]["labels"]["trainer.kubeflow.org/framework"] = "other"
+        await apply(cluster, configuration)
+        assert await get_restarts(cluster) == 3
+        ship(monkeypatch, TEXT.replace("maxRestarts: 6", "maxRestarts: 7"))
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 3
+        await apply(cluster, make_configuration(restarts=4))
+        assert await get_restarts(cluster) == 4
+
+    run(test)
+
+
+def test_a_release_leaves_a_runtime_alone_that_somebody_applies_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        await apply(cluster, make_configuration())
+        ship(monkeypatch, TEXT.replace("maxRestarts: 6", "maxRestarts: 7"))
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 6
+
+    run(test)
+
+
+def test_a_release_keeps_the_metadata_of_others_and_can_be_applied_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        marks = {"labels": {"team": "a"}, "annotations": {"note": "b"}, "finalizers": ["example.org/kept"]}
+        await cluster.client.patch(CLUSTER_TRAINING_RUNTIMES, "plain", PatchType.MERGE, {"metadata": marks})
+        ship(monkeypatch, TEXT.replace("maxRestarts: 6", "maxRestarts: 7"))
+        await install.install_runtimes(cluster.client)
+        assert await get_restarts(cluster) == 7
+        meta = (await cluster.client.get(CLUSTER_TRAINING_RUNTIMES, "plain"))["metadata"]
+        assert meta["labels"]["team"] == "a"
+        assert meta["annotations"]["note"] == "b"
+        assert meta["finalizers"] == ["example.org/kept"]
+        await apply(cluster, make_configuration(restarts=3))
+        assert await get_restarts(cluster) == 3
+
+    run(test)
+
+
+def test_runtimes_that_an_earlier_release_installed_can_be_applied_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept the ownership of all their fields."""
+
+    async def test(cluster: Cluster) -> None:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(install, "release_fields", lambda entries: entries)
+            await install.install_runtimes(cluster.client)
+        with pytest.raises(Conflict):
+            await apply(cluster, make_configuration(restarts=3))
+        await install.install_runtimes(cluster.client)
+        await apply(cluster, make_configuration(restarts=3))
+        assert await get_restarts(cluster) == 3
 
     run(test)
