@@ -213,12 +213,16 @@ def test_a_broken_script_says_which_rank_failed_where_and_how_to_go_on(runner: R
 
 def test_in_a_pipe_lines_are_plain_and_only_the_job_speaks_on_standard_output(runner: Runner) -> None:
     script = "echo here $PET_NODE_RANK '$(x)' '$$'"
-    answer = runner.run("--no-code", "--nodes", "2", "--", "sh", "-c", script)
+    answer = runner.run("--no-code", "--nodes", "2", "--image", "mine:1", "--", "sh", "-c", script)
     assert sorted(answer.out.splitlines()) == ["[0] here 0 $(x) $$", "[1] here 1 $(x) $$"]
     assert answer.code == 0
     assert "\x1b" not in answer.out + answer.err
     assert all(line.startswith("trainmaster: ") for line in answer.err.splitlines())
-    assert re.match(r"trainmaster: sh-\w+ is submitted \(2 nodes, torch-distributed\)", answer.err)
+    first, second, *_ = (line for line in answer.err.splitlines() if "starting a server" not in line)
+    assert re.fullmatch(
+        r"trainmaster: image mine:1 is not pulled: the Python environment /\S+ runs in its place", first
+    )
+    assert re.match(r"trainmaster: sh-\w+ is submitted \(2 nodes, torch-distributed\)", second)
 
 
 @pytest.mark.parametrize(
@@ -287,6 +291,11 @@ def fill_directory(runner: Runner) -> list[str]:
     return ["--code", str(folder), "train.py"]
 
 
+def write_half_a_line(runner: Runner) -> list[str]:
+    (runner.project / "half.py").write_text("import torch\nprint('a'\n")
+    return ["half.py"]
+
+
 def take_port(runner: Runner) -> list[str]:
     port = (runner.home / "port").read_text().strip()
     home = runner.project.parent / "other"
@@ -297,6 +306,7 @@ def take_port(runner: Runner) -> list[str]:
 
 MISTAKES: list[tuple[str, Callable[[Runner], list[str]], int, tuple[str, ...]]] = [
     ("no script", lambda _: ["nothing.py"], 240, ("nothing.py does not exist", "trainmaster run -- ")),
+    ("a syntax error", write_half_a_line, 240, ("half.py is not a Python 3.", "at line 2: '(' was never closed")),
     ("no such option", lambda _: ["--frob", "count.py"], 240, ("--frob", "trainmaster run --help")),
     ("no such runtime", lambda _: ["--runtime", "x", "count.py"], 240, ("there is no runtime 'x'", "plain")),
     (

@@ -10,11 +10,11 @@ import pytest
 
 from tests.node.bench import Bench, find_status, has_phase, is_over, run
 from tests.node.test_images import NAME, list_installed, make_wheel
+from trainmaster.api.image_rules import KEY, NAMESPACE
+from trainmaster.api.image_rules import NAME as RULES
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from trainmaster.client.contract import PatchType
-from trainmaster.node.images.rules import KEY, NAMESPACE
-from trainmaster.node.images.rules import NAME as RULES
 from trainmaster.shim.protocol import FULL, PLAIN
 
 pytestmark = [pytest.mark.node, pytest.mark.parametrize("level", (PLAIN, FULL))]

@@ -18,6 +18,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from trainmaster.apiserver.admission.disk_room import StorageRoom
 from trainmaster.apiserver.http.server import ApiServer
@@ -115,7 +116,8 @@ def _give_up() -> None:
 async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
     """Runs the control plane of one home. Yields the server's address, when it is ready, and notes for the owner."""
     home, settings = world.home, world.settings
-    info = ServerInfo(os.getpid(), __version__, str(home.root), started=format_time(world.clock.now()))
+    started = format_time(world.clock.now())
+    info = ServerInfo(os.getpid(), __version__, str(home.root), started=started, python=sys.prefix)
     with home.hold(info):
         async with AsyncExitStack() as stack:
             pki = Pki(home.pki, world.clock)
@@ -150,7 +152,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             rest: Mapping[str, str] = {}
             if settings.rest.enabled:
                 rest = await stack.enter_async_context(serving_rest(api, pki, pods.logs, notes))
-            info = ServerInfo(info.pid, info.version, info.home, url, str(home.kubeconfig), info.started, rest)
+            info = replace(info, server=url, kubeconfig=str(home.kubeconfig), rest=rest)
             home.write_info(info)
             log.info("serving", extra={"action": "app.serving", "server": url, "revision": store.revision})
             yield info, notes

@@ -55,6 +55,8 @@ class ServerInfo:
     started: str = ""
     rest: Mapping[str, str] = field(default_factory=dict)
     """url and ca of the REST API; empty if it is disabled."""
+    python: str = ""
+    """The prefix of the Python environment in which it runs, which stands in for images."""
 
 
 def _is_full(error: OSError) -> bool:

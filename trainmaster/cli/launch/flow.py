@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from dataclasses import replace
 
 from trainmaster.api.meta import Object
@@ -81,6 +82,8 @@ async def _run(
     try:
         base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
         composed = compile_job(request, program, options, base, code)
+        if server.home is not None:
+            await _check_environment(options, context, client, program, base, server.home)
         if request.resources or request.nodes > 1:
             from trainmaster.cli.launch import capacity
 
@@ -101,10 +104,31 @@ async def _run(
         await client.close()
 
 
+async def _check_environment(
+    options: argparse.Namespace,
+    context: CommandContext,
+    client: HttpClient,
+    program: TrainingProgram,
+    base: Object,
+    home: Home,
+) -> None:
+    """Checks the script with the Python that will run it, and says what runs instead of a given image."""
+    from trainmaster.cli.launch import environments
+
+    info = home.find_running()
+    prefix = (info.python if info is not None else "") or sys.prefix
+    found = await environments.find_environment(client, base, options.image, prefix)
+    if program.script and not options.no_code and found is not None:
+        environments.check_syntax(program, found.prefix)
+    if options.image and found is not None:
+        context.note(f"trainmaster: {found.describe(options.image)}")
+
+
 def _load_early() -> None:
     """Imports modules that are needed once the server is ready."""
     import yaml  # noqa: F401
 
+    from trainmaster.cli.launch import environments  # noqa: F401
     from trainmaster.cli.view import following  # noqa: F401
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.api.formats import packages
+from trainmaster.api.image_rules import KEY, NAME, NAMESPACE
 from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text
@@ -31,9 +32,6 @@ from trainmaster.node.images.environments import Environments, InstallRequest, T
 from trainmaster.node.images.layers import Base
 from trainmaster.node.images.rules import (
     DEFAULT,
-    KEY,
-    NAME,
-    NAMESPACE,
     ImageRule,
     Named,
     RulesError,

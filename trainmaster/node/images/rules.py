@@ -23,9 +23,8 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-NAMESPACE = "kubeflow-system"
-NAME = "image-rules"
-KEY = "rules.yaml"
+from trainmaster.api.image_rules import KEY
+
 DEFAULT = "default"
 """The environment of `trainmaster up`."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.node.making import make_pod
 from trainmaster import checkpoint, progress
+from trainmaster.api.image_rules import KEY, NAME, NAMESPACE
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.client.contract import PatchType
@@ -21,7 +22,7 @@ from trainmaster.node.images import layers
 from trainmaster.node.images.catalogue import Images, ImageSettings, list_interpreter_paths
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.environments import hash_packages
-from trainmaster.node.images.rules import KEY, NAME, NAMESPACE, RulesError, list_names, parse_table
+from trainmaster.node.images.rules import RulesError, list_names, parse_table
 from trainmaster.node.images.shipped import SHIPPED
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual

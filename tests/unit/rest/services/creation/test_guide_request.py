@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from trainmaster.jobs.compose import syntax as program_syntax
 from trainmaster.rest.models.trainjobs import CreateRequest
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.creation import syntax
@@ -78,19 +79,19 @@ def test_large_code_is_parsed_elsewhere_with_the_same_answer() -> None:
 
 
 def test_code_that_nobody_can_judge_in_time_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syntax, "_PROGRAM", "import os; os.abort()")
+    monkeypatch.setattr(program_syntax, "_PROGRAM", "import os; os.abort()")
     assert find_mistakes(replace(GOOD, code="(" * 10_000)) == {}
-    monkeypatch.setattr(syntax, "_PROGRAM", "import time; time.sleep(60)")
-    monkeypatch.setattr(syntax, "_WALL_SECONDS", 0.1)
+    monkeypatch.setattr(program_syntax, "_PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(program_syntax, "_WALL_SECONDS", 0.1)
     assert find_mistakes(replace(GOOD, code="(" * 10_000)) == {}
 
 
 @pytest.mark.parametrize("piece", ["f'{a}' ", "(", "-", "not ", "[", "{a: ", "lambda: ", "a if b else ", "f(a="])
 def test_nothing_long_is_parsed_in_the_server(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(code: str) -> str:
-        raise AssertionError(f"{len(code)} characters were parsed here")
+    def refuse(code: bytes) -> str:
+        raise AssertionError(f"{len(code)} bytes were parsed here")
 
-    monkeypatch.setattr(syntax, "_parse", refuse)
+    monkeypatch.setattr(syntax, "find_problem", refuse)
     find_mistakes(replace(GOOD, code=piece * (60_000 // len(piece))))
 
 
