@@ -178,6 +178,7 @@ def test_a_starter_project_trains_by_its_own_manifest(busy: Person, tmp_path: Pa
     busy.must("submit", "-f", str(folder / "trainjob.yaml"), "--wait", "--timeout", "90s")
     printed = busy.must("logs", "starter")
     assert "rank 1 of 2" in printed and "step  200 loss 0.0" in printed
+    assert "result.json is written; copy it with `trainmaster outputs get JOB`" in printed
     assert "result.json" in busy.must("outputs", "list", "starter")
     assert "default/starter: Complete" in busy.must("explain", "starter")
     purged = busy.must("purge", "--finished", "--yes")
