@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--volume",
         action="append",
         default=[],
-        metavar="SOURCE:PATH[:ro]",
-        help="mount a path (./data) or a claim (data)",
+        metavar="SOURCE[:PATH][:ro]",
+        help="mount a path of this machine (../data; without PATH at the same place) or a claim (data:/data)",
     )
     add(
         "--secret",
@@ -115,7 +115,8 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         raise RunOptionError(f"--nodes {options.nodes}: a job has at least one node")
     if options.max_restarts < 0:
         raise RunOptionError(f"--max-restarts {options.max_restarts}: write 0 or more")
-    mounts: list[RequestedMount] = [run_options.parse_volume(text, Path.cwd()) for text in options.volume]
+    root = None if options.no_code else program.root
+    mounts: list[RequestedMount] = [run_options.parse_volume(text, Path.cwd(), root) for text in options.volume]
     variables: list[SecretVariable] = []
     secrets: list[str] = []
     for secret in map(run_options.parse_secret, options.secret):

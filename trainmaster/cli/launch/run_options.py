@@ -1,7 +1,8 @@
 """Parses the short forms of options of `trainmaster run`. Pure.
 
     --env LR=0.1          --env WANDB_API_KEY            (the second takes the value from your environment)
-    --volume ./data:/data --volume scratch:/scratch:ro   (a path of this machine, or the name of a claim)
+    --volume ../data      --volume ./data:/data          (a path of this machine, at the same place or another)
+    --volume scratch:/scratch:ro                         (the name of a claim)
     --secret keys         --secret keys:/run/keys        --secret keys/token=HF_TOKEN
 
 A `RunOptionError` is one sentence that says how to write the option.
@@ -9,6 +10,7 @@ A `RunOptionError` is one sentence that says how to write the option.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -42,21 +44,46 @@ def parse_env(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str
     return env
 
 
-def parse_volume(text: str, here: Path) -> RequestedMount:
-    """SOURCE:PATH, with :ro for read-only; a source that begins with a slash, a dot or a tilde is a path."""
+def parse_volume(text: str, here: Path, root: Path | None = None) -> RequestedMount:
+    """SOURCE or SOURCE:PATH, with :ro for read-only; a source that begins with a slash, a dot or a tilde is a path.
+
+    `root`: the directory with the code, which becomes the working directory; None if no code is sent. Without a PATH
+    the program finds the source at the same place as here: relative to its working directory, or absolute.
+    """
     body, read_only = (text[:-3], True) if text.endswith(":ro") else (text.removesuffix(":rw"), False)
+    is_path = body.startswith(("/", ".", "~"))
     source, colon, path = body.rpartition(":")
-    if not colon or not source:
-        raise RunOptionError(f"--volume {text}: write --volume ./data:/data, or --volume CLAIM:/data")
-    _check_path(f"--volume {text}", path)
-    if source.startswith(("/", ".", "~")):
+    if is_path and not colon:
+        source, path = body, ""
+    if not source or not (colon or is_path):
+        raise RunOptionError(f"--volume {text}: write --volume ./data, ./data:/data or CLAIM:/data")
+    if colon:
+        _check_path(f"--volume {text}", path)
+    if is_path:
         found = (here / Path(source).expanduser()).absolute()
         if not found.exists():
             raise RunOptionError(f"--volume {text}: {found} does not exist; create it, or name a claim")
-        return RequestedMount(HOST, str(found.resolve()), path, read_only)
+        return RequestedMount(HOST, str(found.resolve()), path or _find_same_place(text, source, here, root), read_only)
     if not re.fullmatch(_NAME, source):
         raise RunOptionError(f"--volume {text}: {source!r} is no name of a claim; a path begins with ./ or /")
     return RequestedMount(CLAIM, source, path, read_only)
+
+
+def _find_same_place(text: str, source: str, here: Path, root: Path | None) -> str:
+    """Where the program looks for that path, if it is written as in the option."""
+    from trainmaster.api.code import MOUNT_PATH
+
+    place = os.path.abspath(here.resolve() / Path(source).expanduser())
+    path, other = place, f"choose a path inside the job: --volume {source}:/data"
+    if source.startswith("."):
+        if root is None:
+            raise RunOptionError(f"--volume {text}: without code there is no place that it is relative to; {other}")
+        path = os.path.normpath(f"{MOUNT_PATH}/{os.path.relpath(place, root.resolve())}")
+    if f"{MOUNT_PATH}/".startswith(f"{path.rstrip('/')}/"):
+        raise RunOptionError(f"--volume {text}: {place} contains the code, which is sent already; {other}")
+    if path.count("/") == 1 and path != place and os.path.exists(path):
+        raise RunOptionError(f"--volume {text}: it would replace {path} of this machine; {other}")
+    return path
 
 
 def parse_secret(text: str) -> RequestedMount | SecretVariable | str:

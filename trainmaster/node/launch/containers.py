@@ -27,6 +27,7 @@ from trainmaster.node.launch.mounts import (
     Bound,
     build_mounts,
     get_kubeconfig,
+    link_neighbours,
     resolve_mounts,
 )
 from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
@@ -83,6 +84,8 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
     declared = build_variables(pod, container, prepared)
     privileges = decide_privileges(pod, container, site.level, os.geteuid())
     bound = resolve_mounts(container, prepared, declared)
+    if site.level == PLAIN:
+        link_neighbours(bound, site.directory)
     message = container.get("terminationMessagePath") or DEFAULT_MESSAGE
     given = {message: Paths(site.directory).message(name, attempt)}
     paths = given if message.startswith("/") else {}

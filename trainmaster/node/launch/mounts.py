@@ -1,9 +1,10 @@
-"""Resolves volumeMounts of a container to directories of this machine. Creates missing subPaths, nothing else."""
+"""Resolves volumeMounts of a container to directories of this machine. Creates missing subPaths, and at the plain level
+links between volumes; nothing else."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields
@@ -83,6 +84,19 @@ def _expand_sub_path(expression: str, variables: Mapping[str, str]) -> str:
         missing = text[text.index("$(") + 2 :].partition(")")[0]
         raise LaunchError(CONFIG_ERROR, f"missing value for {missing!r} in subPathExpr {expression!r}")
     return text
+
+
+def link_neighbours(bound: Sequence[Bound], directory: str) -> None:
+    """At the plain level: a volume that is mounted beside the code or in it gets the same relative path (`../data`),
+    because programs start in the code. Only in the Pod's own volumes, and nothing is replaced."""
+    code = next((entry for entry in bound if entry.volume.code), None)
+    if code is None:
+        return
+    for entry in bound:
+        place = os.path.normpath(f"{code.source}/{os.path.relpath(entry.target, code.target)}")
+        if place.startswith(f"{directory}/volumes/") and not os.path.lexists(place):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.symlink(entry.source, place)
 
 
 def build_mounts(bound: list[Bound]) -> tuple[Mount, ...]:

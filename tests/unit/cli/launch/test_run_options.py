@@ -43,7 +43,9 @@ def test_a_path_is_made_absolute_from_where_the_person_stands(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("/data", "write --volume ./data:/data"),
+        ("data", "write --volume ./data, ./data:/data or CLAIM:/data"),
+        (":/data", "write --volume ./data"),
+        ("./nothing", "does not exist"),
         ("./nothing:/data", "does not exist"),
         ("data:relative", "absolute path"),
         ("data:/../etc", "absolute path"),
@@ -53,6 +55,65 @@ def test_a_path_is_made_absolute_from_where_the_person_stands(tmp_path: Path) ->
 def test_a_volume_that_cannot_be_is_refused_in_one_sentence(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(RunOptionError, match=words):
         run_options.parse_volume(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("../data", "/workspace/data", id="beside the code"),
+        pytest.param("../data/", "/workspace/data", id="with a slash"),
+        pytest.param("../data/small:ro", "/workspace/data/small", id="further down, read-only"),
+        pytest.param("./raw", "/workspace/code/raw", id="in the code, where an ignore file leaves it out"),
+        pytest.param("../../shared", "/shared", id="above, as far as the root of the job"),
+    ],
+)
+def test_a_path_alone_is_found_by_the_program_where_it_is_here(text: str, want: str, tmp_path: Path) -> None:
+    project = tmp_path / "work" / "project"
+    for name in ("project/raw", "data/small", "../shared"):
+        (project.parent / name).mkdir(parents=True)
+    found = run_options.parse_volume(text, project, project)
+    assert (found.path, found.read_only) == (want, text.endswith(":ro"))
+    assert found.source == str((project / text.removesuffix(":ro")).resolve())
+
+
+def test_an_absolute_path_alone_stays_what_it_is_and_links_are_followed_only_for_the_source(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "data").symlink_to("disk")
+    project = tmp_path / "project"
+    absolute = run_options.parse_volume(str(tmp_path / "data"), project, project)
+    assert (absolute.source, absolute.path) == (str(tmp_path / "disk"), str(tmp_path / "data"))
+    relative = run_options.parse_volume("../data", project, project)
+    assert (relative.source, relative.path) == (str(tmp_path / "disk"), "/workspace/data")
+
+
+def test_the_place_is_relative_to_the_code_also_when_the_person_stands_elsewhere(tmp_path: Path) -> None:
+    for name in ("project/src", "data"):
+        (tmp_path / name).mkdir(parents=True)
+    found = run_options.parse_volume("../../data", tmp_path / "project" / "src", tmp_path / "project")
+    assert found.path == "/workspace/data"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (".", "contains the code"),
+        ("..", "contains the code"),
+        ("../..", "contains the code"),
+        ("../../etc", "would replace /etc of this machine; choose a path inside the job: --volume ../../etc:/data"),
+    ],
+)
+def test_a_path_alone_replaces_neither_the_code_nor_the_machine(text: str, words: str, tmp_path: Path) -> None:
+    project = tmp_path / "work" / "project"
+    project.mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    with pytest.raises(RunOptionError, match=words):
+        run_options.parse_volume(text, project, project)
+
+
+def test_without_code_a_relative_path_needs_a_place(tmp_path: Path) -> None:
+    with pytest.raises(RunOptionError, match=r"without code .* --volume \.:/data"):
+        run_options.parse_volume(".", tmp_path, None)
 
 
 @pytest.mark.parametrize(

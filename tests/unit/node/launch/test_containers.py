@@ -125,6 +125,23 @@ def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_
         assert part in notes
 
 
+def test_on_the_plain_level_volumes_beside_the_code_keep_their_relative_place(tmp_path: Path) -> None:
+    code, data = tmp_path / "volumes" / "code", tmp_path / "data"
+    (code / "present").mkdir(parents=True)
+    data.mkdir()
+    places = ("/workspace/data", "/workspace/code/raw", "/workspace/code/present", "/shared", "/workspace/code")
+    names = ("d0", "d1", "d2", "d3", "code")
+    mounts = [{"name": name, "mountPath": path} for name, path in zip(names, places, strict=True)]
+    volumes = {name: Volume(name, str(data)) for name in names[:-1]}
+    volumes["code"] = Volume("code", str(code), code="sha256:1")
+    spec, _ = build(tmp_path, {"volumeMounts": mounts}, volumes=volumes)
+    assert spec.directory == str(code)
+    assert (code / "../data").readlink() == (code / "raw").readlink() == data
+    assert not (code / "present").is_symlink()
+    assert sorted(path.name for path in (tmp_path / "volumes").iterdir()) == ["code", "data"]
+    assert not (tmp_path / "shared").exists()
+
+
 def test_on_the_plain_level_the_termination_message_has_a_path_that_the_program_can_reach(tmp_path: Path) -> None:
     want = f"{tmp_path}/run/node.2.message"
     spec, notes = build(tmp_path, {"command": ["/bin/sh", "-c", "echo why > /dev/termination-log"]})
