@@ -127,8 +127,10 @@ def test_what_rank_0_wrote_is_kept_also_when_it_failed_and_that_of_others_is_not
         results = tmp_path / "results"
         volumes = [code.build_volume(pack(source, bench.root.parent / "bundles").digest)]
         chain = await make_chain(bench.client)
+        # On the plain level /tmp is the machine's own.
         script = (
-            "mkdir -p out __pycache__; echo 1 > out/model; echo slow > pkg/settings; touch __pycache__/x; exit $CODE"
+            "mkdir -p out __pycache__; echo 1 > out/model; echo slow > pkg/settings; touch __pycache__/x; "
+            f"echo 1 > ~/best.pt; touch ~/.history; {'' if level == PLAIN else 'echo 1 > /tmp/lost.pt;'} exit $CODE"
         )
         async with bench.running_agent(level=level, results=results):
             for rank in ("0", "1"):
@@ -136,13 +138,16 @@ def test_what_rank_0_wrote_is_kept_also_when_it_failed_and_that_of_others_is_not
                 main = {**MOUNT, "env": [{"name": "CODE", "value": "3"}]}
                 await bench.create(script, name=f"r{rank}", metadata=meta, main=main, volumes=volumes)
             pod = await bench.wait_for(has_phase("Failed"), "r0")
-            await bench.wait_for(has_phase("Failed"), "r1")
+            other = await bench.wait_for(has_phase("Failed"), "r1")
             # There when the end is told.
             kept = results / chain.uid / "workdirs"
             place = kept / pod["metadata"]["uid"]
             assert [path.name for path in kept.iterdir()] == [place.name]
             files = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
-            assert files == ["about.json", "files/out/model", "files/pkg/settings"]
+            assert files == ["about.json", "files/out/model", "files/pkg/settings", "home/best.pt"]
+            if level != PLAIN:
+                assert "not kept: /tmp/lost.pt (2 B)" in await bench.wait_for_event("FilesNotKept")
+            assert "~/best.pt" in (results / chain.uid / "lost" / f"{other['metadata']['uid']}.json").read_text()
             for name in ("r0", "r1"):
                 await bench.remove(name)
             assert (place / "files/out/model").read_text() == "1\n"

@@ -1,4 +1,4 @@
-"""A one-line summary of a job's output files."""
+"""Summaries of a job's output files, in one line each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
+from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import Output, list_outputs
+
+
+def list_closing_lines(home: Home, uid: str, job: str, namespace: str) -> list[str]:
+    """What a finished job left, and what it wrote elsewhere and lost."""
+    lost = describe_lost(list_lost(home.history, uid, list_outputs(home.history, uid)))
+    return [line for line in (describe_outputs(home, uid, job, namespace), lost) if line]
 
 
 def describe_outputs(home: Home, uid: str, job: str, namespace: str = "default") -> str:

@@ -1,11 +1,14 @@
-"""The results of a TrainJob: its output directory, and the working directory of rank 0.
+"""The results of a TrainJob: its output directory, and what rank 0 wrote to its working directory and its home.
 
     <archive>/results/<TrainJob uid>/outputs/                    TRAINMASTER_OUTPUT_DIR, while the job runs and after
     <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/files/   what rank 0 wrote beside its code, by attempt
+    <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/home/    what rank 0 wrote to $HOME
+    <archive>/results/<TrainJob uid>/lost/<Pod uid>.json         what is not kept (`lost_files`)
 
-The node writes both (`node.disk.results`, `node.disk.outputs`), `purging` removes them with the record. The output
-directory's files are listed under their own names, those of the last working directory in `workdir/`, and those of
-earlier attempts in `earlier/<Pod>/`. Links are not followed: one that leads out of its directory is not listed.
+The node writes them (`node.disk.results`, `node.disk.outputs`), `purging` removes them with the record. The output
+directory's files are listed under their own names, those of the last working directory in `workdir/`, those of the last
+home in `home/`, and those of earlier attempts in `earlier/<Pod>/`. Links are not followed: one that leads out of its
+directory is not listed.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ OUTPUTS = "outputs"
 WORKDIRS = "workdirs"
 ABOUT = "about.json"
 FILES = "files"
+HOME = "home"
+LOST = "lost"
 WORKDIR = "workdir"
 EARLIER = "earlier"
 
@@ -46,12 +51,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Workdir:
-    """The working directory that rank 0 of one attempt left."""
+    """What rank 0 of one attempt left in its working directory and its home."""
 
     pod: str
     attempt: int
     kept_at: float
     files: Path
+    home: Path
 
 
 def list_outputs(archive: Path, uid: str) -> list[Output]:
@@ -59,7 +65,9 @@ def list_outputs(archive: Path, uid: str) -> list[Output]:
     home = archive / RESULTS / uid
     found = list(_list_below(home / OUTPUTS, ""))
     for number, workdir in enumerate(list_workdirs(archive, uid)):
-        found += _list_below(workdir.files, f"{WORKDIR}/" if number == 0 else f"{EARLIER}/{workdir.pod}/")
+        earlier = f"{EARLIER}/{workdir.pod}/"
+        found += _list_below(workdir.files, earlier if number else f"{WORKDIR}/")
+        found += _list_below(workdir.home, f"{earlier}{HOME}/" if number else f"{HOME}/")
     return sorted(found, key=lambda output: output.path)
 
 
@@ -77,7 +85,7 @@ def list_workdirs(archive: Path, uid: str) -> list[Workdir]:
             continue  # being removed
         # The metadata may be empty after a power failure; the files exist nevertheless.
         pod, attempt = str(about.get("pod") or place.name), int(about.get("attempt") or 0)
-        found.append(Workdir(pod, attempt, kept_at, place / FILES))
+        found.append(Workdir(pod, attempt, kept_at, place / FILES, place / HOME))
     return sorted(found, key=lambda workdir: (-workdir.attempt, -workdir.kept_at, workdir.pod))
 
 
@@ -112,13 +120,15 @@ def open_output(output: Output) -> int:
 def choose(outputs: Sequence[Output], asked: Sequence[str]) -> tuple[list[Output], list[str]]:
     """The requested outputs, a file or everything in a directory, and the names that were not found.
 
-    A name that is not found is also searched in the working directory, because that is how the program wrote it.
+    A name that is not found is also searched in the working directory and the home, because that is how the program
+    wrote it.
     """
     chosen: dict[str, Output] = {}
     missing = []
     for name in asked:
         plain = os.path.normpath(name)
-        found = _select_below(outputs, plain) or _select_below(outputs, f"{WORKDIR}/{plain}")
+        places = (plain, f"{WORKDIR}/{plain}", f"{HOME}/{plain.removeprefix('~/')}")
+        found = next(filter(None, (_select_below(outputs, place) for place in places)), [])
         if not found:
             missing.append(name)
         chosen.update({output.path: output for output in found})

@@ -22,6 +22,7 @@ from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchE
 from trainmaster.client.follow import follow
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.queue import WorkQueue
+from trainmaster.history.lost_files import describe_lost
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
@@ -394,10 +395,14 @@ class NodeAgent:
             if ending is not None and ending.reason == EVICTED:
                 # It was evicted to free space; keeping its output would not free any.
                 await self._runner.drop_scratch(pod.uid)
-            await self._runner.keep_outputs(pod.uid)
+            lost = await self._runner.keep_outputs(pod.uid)
         except OSError as error:
-            text = f"the files in rank 0's working directory could not be kept: {error}"
+            text = f"the files in rank 0's working directory and home could not be kept: {error}"
             await self._performer.record_event(pod, "OutputsNotKept", text, warning=True)
+            return
+        if lost is not None and lost.rank == 0:
+            # Other ranks often write the same files as rank 0, whose files are kept.
+            await self._performer.record_event(pod, "FilesNotKept", describe_lost([lost]), action="Running")
 
     def _is_premature(self, pod: TrackedPod) -> bool:
         """Containers are being started: waiting a moment saves a status write."""

@@ -19,12 +19,13 @@ from typing import TypeAlias
 import orjson
 
 from trainmaster import checkpoint
+from trainmaster.history.lost_files import LostFiles
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
-from trainmaster.node.disk.outputs import NOTE, Outputs
+from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
 from trainmaster.node.disk.results import Results
 from trainmaster.node.fields import list_refused
 from trainmaster.node.launch.containers import INSIDE, build_container
@@ -51,7 +52,7 @@ NOTICE_VARIABLE = checkpoint.STOP_NOTICE
 _NOTICE_FOLDER = "notice"
 _NOTICE_FILE = "stop.json"
 _PLACE_FILE = "place"
-_SCRATCH = ("volumes", "scratch", "work")
+_SCRATCH = ("volumes", "scratch", WORK)
 """Inside a Pod's directory."""
 
 KeepLogs: TypeAlias = Callable[[str, Path], object]
@@ -254,17 +255,21 @@ class PodRunner:
         except OSError as error:  # gone, or the disk is full: it is stopped anyway
             log.debug("no stop notice", extra={"uid": uid, "error": str(error)})
 
-    async def keep_outputs(self, uid: str) -> None:
-        """Keeps what rank 0 wrote into its working directory. An error keeps the Pod's directory, and it is retried.
+    async def keep_outputs(self, uid: str) -> LostFiles | None:
+        """Keeps what rank 0 wrote into its working directory and its home; returns what the Pod wrote and is not kept.
+        An error keeps the Pod's directory, and it is retried.
 
-        The sandbox is closed first, so that nothing of the Pod can replace directories by links meanwhile.
+        The sandbox of rank 0 is closed first, so that nothing of the Pod can replace directories by links meanwhile.
         """
-        directory = self._settings.root / uid
-        if self._outputs is not None and self._outputs.has_note(directory):
+        finished = None if self._outputs is None else self._outputs.find_finished(self._settings.root / uid)
+        if self._outputs is None or finished is None:
+            return None
+        if finished.rank == 0:
             await self._supervisor.close(uid)
-            failpoints.hit("node.before_outputs")
-            await asyncio.to_thread(self._outputs.keep, directory)
-            failpoints.hit("node.after_outputs")
+        failpoints.hit("node.before_outputs")
+        await asyncio.to_thread(self._outputs.keep, finished)
+        failpoints.hit("node.after_outputs")
+        return await asyncio.to_thread(self._outputs.record_lost, finished)
 
     async def drop_scratch(self, uid: str) -> None:
         """Removes everything that a finished Pod used on the disk, except its records and logs."""

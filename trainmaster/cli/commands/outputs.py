@@ -1,8 +1,9 @@
-"""Output files of jobs: their output directory and the files that rank 0 wrote next to its code; also of deleted jobs.
+"""Output files of jobs: their output directory, and what rank 0 wrote next to its code and to $HOME; also of deleted
+jobs.
 
-A program writes to $TRAINMASTER_OUTPUT_DIR or to its working directory. Both are kept on this machine as long as the
-record of the job (`trainmaster history`). `workdir/` is the working directory of rank 0 in the last attempt,
-`earlier/` those of attempts before it.
+A program writes to $TRAINMASTER_OUTPUT_DIR, to its working directory or to $HOME. All of it is kept on this machine as
+long as the record of the job (`trainmaster history`). `workdir/` is the working directory of rank 0 in the last
+attempt, `home/` its home directory, `earlier/` those of attempts before it.
 
   trainmaster outputs list my-job
   trainmaster outputs get my-job --to results
@@ -28,6 +29,7 @@ from trainmaster.cli.servers import connection as server
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
+from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
 from trainmaster.jobs.lookups import get_training_job
 from trainmaster.shim.trees import copy_data
@@ -73,6 +75,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     else:
         rows = [(_show(output.path), format_bytes(output.bytes), _format_time(output.modified)) for output in found]
         print_table(context, ("PATH", "SIZE", "MODIFIED"), rows)
+    if lost := describe_lost(list_lost(home.history, uid, found)):
+        context.note(lost)
     return exits.OK
 
 

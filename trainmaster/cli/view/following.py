@@ -96,18 +96,18 @@ def _tell_submitted(job: FollowedJob, form: str, model: Model) -> None:
 
 
 def _describe_outputs(job: FollowedJob) -> list[str]:
-    """The last line, about the job's outputs."""
+    """The last lines, about the job's outputs."""
     if job.home is None:
         return []
     uid = job.trainjob["metadata"]["uid"]
-    from trainmaster.history.results import list_outputs
+    from trainmaster.history.results import LOST, RESULTS, list_outputs
 
-    if not list_outputs(job.home.history, uid):
+    history = job.home.history
+    if not list_outputs(history, uid) and not (history / RESULTS / uid / LOST).is_dir():
         return []  # as in most short jobs, which should not wait until the archive is loaded
     from trainmaster.cli import outputs
 
-    text = outputs.describe_outputs(job.home, uid, job.name, job.namespace)
-    return [text] if text else []
+    return outputs.list_closing_lines(job.home, uid, job.name, job.namespace)
 
 
 async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
