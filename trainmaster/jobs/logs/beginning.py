@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from trainmaster.jobs.logs.contract import (
     Positions,
     await_kept,
 )
-from trainmaster.jobs.logs.lines import Position, Stamped, read_lines, skip_known, sort_key
+from trainmaster.jobs.logs.lines import Position, Stamped, read_last, read_lines, sort_key
 from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, read_last_terminated
 from trainmaster.jobs.models.ranks import PodPlace
@@ -143,11 +143,11 @@ async def _read_source(
 
 def read_kept(kept: Kept, log: KeptLog, wanted: JobLogOptions, position: Position) -> Iterator[Stamped]:
     """The requested lines of a kept log after the position."""
-    lines = skip_known(kept.read(log), position)
+    lines = kept.read(log)
     if wanted.since_time:
         since = sort_key(wanted.since_time)
         lines = (line for line in lines if sort_key(line[0]) >= since)
-    return iter(deque(lines, wanted.tail)) if wanted.tail is not None else lines
+    return read_last(lines, wanted.tail, position)
 
 
 async def read_leftovers(
@@ -162,6 +162,50 @@ async def read_leftovers(
 
 
 async def _merge_sources(
+    client: Client | None,
+    namespace: str,
+    sources: Sequence[RunSource],
+    wanted: JobLogOptions,
+    kept: Kept,
+    positions: Positions,
+) -> AsyncGenerator[Entry, None]:
+    """The requested lines sorted by time. A rank has several sources if a container was restarted, or if the job was
+    suspended and resumed; `tail` counts its lines in all of them."""
+    ranks = {source.place.pod: (source.place.job, source.place.job_index, source.place.index) for source in sources}
+    merged = _merge_lines(client, namespace, sources, wanted, kept, positions)
+    async with aclosing(merged):
+        if wanted.tail is None or len(set(ranks.values())) == len(sources):
+            async for entry in merged:
+                yield entry
+            return
+        entries: list[Entry] = []
+        trouble: StatusError | OSError | None = None
+        try:
+            async for entry in merged:
+                entries.append(entry)
+        except (StatusError, OSError) as error:
+            # Lines that were read already count as returned.
+            trouble = error
+    for entry in _keep_last(entries, wanted.tail, ranks):
+        yield entry
+    if trouble is not None:
+        raise trouble
+
+
+def _keep_last(entries: list[Entry], tail: int, ranks: Mapping[str, tuple[str, int, int]]) -> list[Entry]:
+    """The last lines of each rank, in order. `ranks`: by Pod."""
+    counts: Counter[tuple[str, int, int]] = Counter()
+    chosen: list[Entry] = []
+    for entry in reversed(entries):
+        if isinstance(entry, Line):
+            counts[ranks[entry.pod]] += 1
+            if counts[ranks[entry.pod]] > tail:
+                continue
+        chosen.append(entry)
+    return chosen[::-1]
+
+
+async def _merge_lines(
     client: Client | None,
     namespace: str,
     sources: Sequence[RunSource],

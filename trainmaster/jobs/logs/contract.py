@@ -64,7 +64,7 @@ class JobLogOptions:
     container: str = ""
     since_time: str = ""
     tail: int | None = None
-    """The number of existing lines to return per container; None for all."""
+    """The number of existing lines to return per rank and attempt; None for all."""
 
     def fits(self, place: PodPlace, container: str = "") -> bool:
         return (

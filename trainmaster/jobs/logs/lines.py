@@ -6,6 +6,7 @@ has read, requests the log from that time on, and skips those.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -44,12 +45,21 @@ class Position:
         self.restart, self.time, self.same = restart, "", 0
 
 
-def skip_known(lines: Iterable[Stamped], position: Position) -> Iterator[Stamped]:
-    """The lines after the position, which advances with each."""
+def read_last(lines: Iterable[Stamped], tail: int | None, position: Position) -> Iterator[Stamped]:
+    """The last lines after the position, which advances with each that is returned or left out; None for all."""
     gate = Gate(position)
+    last: deque[Stamped] = deque()
     for line in lines:
-        if gate.lets(line[0]):
+        if not gate.lets(line[0]):
+            continue
+        if tail is None:
             yield position.advance(line)
+            continue
+        last.append(line)
+        if len(last) > tail:
+            position.advance(last.popleft())
+    while last:
+        yield position.advance(last.popleft())
 
 
 class Gate:

@@ -98,6 +98,19 @@ def test_one_rank_can_be_asked_for_and_only_the_last_lines() -> None:
     assert read(*TWO_RANKS, wanted=JobLogOptions(since_time="2026-01-01T00:00:02Z")) == ["0.1 two", "0.0 three"]
 
 
+def test_the_last_lines_are_those_of_a_rank_whichever_of_its_pods_printed_them() -> None:
+    """After suspend and resume, a rank has another Pod in the same attempt."""
+    before = (start("a"), start("b", rank=1), say("a", "1", "2", "3"), say("b", "x", "y", "z"))
+    after = (remove("a"), remove("b"), start("a2"), start("b2", rank=1), say("a2", "4", "5"))
+    for wanted in (JobLogOptions(tail=3), JobLogOptions(tail=3, last_attempt=True)):
+        assert read(*before, *after, wanted=wanted) == ["0.0 3", "0.1 x", "0.1 y", "0.1 z", "0.0 4", "0.0 5"]
+    assert read(*before, *after, wanted=JobLogOptions(tail=0)) == []
+    again = (start("a"), say("a", "1", "2"), lambda world: world.restart_container("a"), say("a", "3"))
+    assert read(*again, wanted=JobLogOptions(tail=2)) == ["0.0 2", "0.0 3"]
+    followed = follow(*before, *after, end("a2"), end("b2"), finish, wanted=JobLogOptions(follow=True, tail=3))
+    assert len(followed) == 8, "what is printed from now on is not counted"
+
+
 def test_attempts_whose_pods_are_gone_come_from_what_was_kept() -> None:
     acts = (start("a"), say("a", "first try"), remove("a"), start("b", attempt=1), say("b", "second try"))
     assert read(*acts) == ["attempt: attempt 0", "0.0 first try", "attempt: attempt 1", "1.0 second try"]
@@ -177,8 +190,9 @@ def test_a_cut_connection_loses_and_repeats_nothing(cuts: int) -> None:
     assert follow(*acts) == ["0.0 1", "0.0 2", "0.0 2", "0.0 3", "0.0 4"]
 
 
+@pytest.mark.parametrize("tail", [None, 9])
 @pytest.mark.parametrize("cuts", [1, 2, 5])
-def test_a_connection_that_is_cut_at_the_beginning_loses_nothing_of_a_follower(cuts: int) -> None:
+def test_a_connection_that_is_cut_at_the_beginning_loses_nothing_of_a_follower(cuts: int, tail: int | None) -> None:
     async def main() -> list[str]:
         async with running_cluster() as cluster, asyncio.TaskGroup() as group:
             world = LogWorld(cluster)
@@ -186,12 +200,15 @@ def test_a_connection_that_is_cut_at_the_beginning_loses_nothing_of_a_follower(c
             await world.start("gone", rank=2)
             world.print("gone", "early", "late", time="2026-01-01T00:00:05Z")
             await world.remove("gone")
+            await world.start("suspended")
+            world.print("suspended", "0")
+            await world.remove("suspended")
             await world.start("a")
             await world.start("b", rank=1)
             world.print("a", "1", "2", "3")
             world.print("b", "4", "5")
             world.cuts = cuts
-            reading = group.create_task(collect(world, FOLLOW))
+            reading = group.create_task(collect(world, JobLogOptions(follow=True, tail=tail)))
             await asyncio.sleep(60)
             await world.end("a")
             await world.end("b")
@@ -199,8 +216,8 @@ def test_a_connection_that_is_cut_at_the_beginning_loses_nothing_of_a_follower(c
             return await reading
 
     lines = run_virtual(main())
-    assert sorted(lines) == ["0.0 1", "0.0 2", "0.0 3", "0.1 4", "0.1 5", "0.2 early", "0.2 late"]
-    assert [line for line in lines if line.startswith("0.0")] == ["0.0 1", "0.0 2", "0.0 3"]
+    assert sorted(lines) == ["0.0 0", "0.0 1", "0.0 2", "0.0 3", "0.1 4", "0.1 5", "0.2 early", "0.2 late"]
+    assert [line for line in lines if line.startswith("0.0")] == ["0.0 0", "0.0 1", "0.0 2", "0.0 3"]
 
 
 def test_a_line_after_a_stream_that_ended_too_early_is_not_lost_when_the_container_ends_next() -> None:
