@@ -16,6 +16,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.cli import exits
 from trainmaster.client.contract import Client, PatchType
+from trainmaster.history.archive import Archive
+from trainmaster.history.record import RecordedDeletion, RecordSources, build_record
 
 pytestmark = pytest.mark.flow
 
@@ -150,13 +152,44 @@ def test_a_dry_run_stores_nothing(shell: Shell) -> None:
 
 def test_a_name_that_does_not_exist_brings_near_names(shell: Shell) -> None:
     shell.must("submit", "-f", "-", stdin=make("good-vision"))
-    for command in ("get", "describe", "logs", "wait", "suspend", "resume", "delete"):
+    for command in ("get", "describe", "logs", "wait", "suspend", "resume", "restart", "delete", "explain", "top"):
         assert shell(command, "good-visoin") == exits.NOT_FOUND, command
         assert "did you mean good-vision?" in shell.err
     assert shell("get", "good-vision", "-n", "kube-system") == exits.NOT_FOUND
     assert "add `-n default`" in shell.err
     assert shell("get", "zzz") == exits.NOT_FOUND
-    assert "trainmaster history get zzz" in shell.err
+    assert "trainmaster history list" in shell.err
+    assert shell("outputs", "list", "good-visoin") == exits.NOT_FOUND
+
+
+def test_a_deleted_job_is_not_taken_for_another_of_a_similar_name(shell: Shell) -> None:
+    shell.must("submit", "-f", "-", "--wait", stdin=make("good-sound-2"))
+    gone = json.loads(shell.must("get", "good-sound-2", "-o", "json"))
+    gone["metadata"] |= {"name": "good-sound", "uid": "u-1"}
+    archive = Archive.open(Path(shell.environ["TRAINMASTER_HOME"]) / "history")
+    archive.put([build_record(RecordSources(gone), RecordedDeletion("2026-01-01T00:00:00Z"))])
+    archive.close()
+    for command in ("get", "describe", "wait", "suspend", "resume", "restart", "delete", "explain", "top"):
+        assert shell(command, "good-sound") == exits.NOT_FOUND, command
+        assert "default/good-sound was deleted at 2026-01-01T00:00:00Z (Complete); its record is kept" in shell.err
+        assert "`trainmaster history get good-sound`" in shell.err
+        assert "did you mean" not in shell.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--rank", "7"), "good-x has no rank 7: it has ranks 0 and 1"),
+        (("--attempt", "9"), "good-x has no attempt 9: it has only attempt 0"),
+        (("--step", "launcher"), "good-x has no step launcher: it has only step node"),
+        (("-c", "sidecar"), "good-x has no container sidecar: it has only container node"),
+        (("--rank", "7", "-f"), "good-x has no rank 7"),
+    ],
+)
+def test_logs_of_what_a_job_does_not_have_are_refused(shell: Shell, flags: tuple[str, ...], words: str) -> None:
+    shell.must("submit", "-f", "-", "--wait", stdin=make("good-x", nodes=2))
+    assert shell("logs", "good-x", *flags) == exits.NOT_FOUND
+    assert words in shell.err
 
 
 def test_suspend_and_resume_wait_until_it_is_so(shell: Shell) -> None:
@@ -201,6 +234,34 @@ def test_delete_takes_all_with_it_and_says_what(shell: Shell) -> None:
     assert "trainmaster history list" in shell.err
     assert [line.split()[0] for line in shell.must("list").splitlines()[1:]] == ["long-c"]
     assert shell("delete") == exits.USAGE
+
+
+def test_labels_select_in_all_namespaces_and_names_in_one(shell: Shell) -> None:
+    shell.must("submit", "-f", "-", "--wait", stdin=make("good-l", labels={"team": "z"}))
+    assert "would be deleted" in shell.must("delete", "-l", "team=z", "-A", "--dry-run")
+    assert shell("delete", "good-l", "-A") == exits.USAGE
+    assert "-n" in shell.err
+
+
+def test_cleanup_deletes_only_what_somebody_agreed_to(shell: Shell) -> None:
+    shell.must("submit", "-f", "-", "--wait", stdin=make("good-c"))
+    assert shell("cleanup", "-A") == exits.FAILED
+    assert "good-c" in shell.out
+    assert "nobody to ask; add --yes" in shell.err
+    assert shell("cleanup", "-A", stdin="no\n", terminal=True) == exits.FAILED
+    assert "good-c" in shell.must("list")
+    assert shell("cleanup", "-A", stdin="yes\n", terminal=True) == exits.OK
+    assert shell.must("list") == ""
+    shell.must("submit", "-f", "-", "--wait", stdin=make("good-d"))
+    assert shell("cleanup", "--yes", "-n", "default") == exits.OK
+    assert shell.must("list") == ""
+    assert shell("cleanup") == exits.OK, "there is nothing to ask about"
+
+
+@pytest.mark.parametrize("action", [("get",), ("rotate",), ("disable",), ("enable",), ("delete", "--yes")])
+def test_a_tenant_that_does_not_exist_ends_with_7(shell: Shell, action: tuple[str, ...]) -> None:
+    assert shell("tenant", action[0], "nosuch", *action[1:]) == exits.NOT_FOUND
+    assert "there is no tenant nosuch" in shell.err
 
 
 def test_list_shows_progress_and_namespaces(shell: Shell) -> None:

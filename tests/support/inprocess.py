@@ -25,6 +25,11 @@ from trainmaster.client.contract import Client
 _PATIENCE = 60.0
 
 
+class TypedInput(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 class Shell:
     """Runs commands and keeps what they print."""
 
@@ -34,9 +39,11 @@ class Shell:
         self.out = self.err = ""
         self._loop, self._client = loop, client
 
-    def __call__(self, *argv: str, stdin: str = "") -> int:
+    def __call__(self, *argv: str, stdin: str = "", terminal: bool = False) -> int:
+        """`terminal`: a person types `stdin`."""
         out, err = io.StringIO(), io.StringIO()
-        code = main(argv, CommandContext(self.environ, out, err, io.StringIO(stdin), self.do))
+        source = TypedInput(stdin) if terminal else io.StringIO(stdin)
+        code = main(argv, CommandContext(self.environ, out, err, source, self.do))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 

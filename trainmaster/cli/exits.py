@@ -56,3 +56,11 @@ class Failure(Exception):
     def __init__(self, text: str, code: int = FAILED) -> None:
         super().__init__(text)
         self.code = code
+
+
+class MissingJob(Failure):
+    """No TrainJob has this name. `cli.servers.connection.call` adds what the history knows about it."""
+
+    def __init__(self, text: str, namespace: str, name: str) -> None:
+        super().__init__(text, NOT_FOUND)
+        self.namespace, self.name = namespace, name

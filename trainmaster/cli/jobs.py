@@ -1,20 +1,25 @@
-"""Finds training jobs by name, with suggestions if there is none, and builds their table rows."""
+"""Finds training jobs by name, with suggestions or their record if there is none, and builds their table rows."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits, terminal
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.servers.flags import is_cluster, read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
 from trainmaster.jobs.lookups import get_training_job, list_training_jobs
 from trainmaster.jobs.models import training
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import parse_time
+
+if TYPE_CHECKING:
+    from trainmaster.history.archive import RecordLine
 
 _NEAR = 3
 _STYLES = {
@@ -45,7 +50,7 @@ async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
         raise await build_missing(client, namespace, name) from None
 
 
-async def build_missing(client: Client, namespace: str, name: str) -> exits.Failure:
+async def build_missing(client: Client, namespace: str, name: str) -> exits.MissingJob:
     try:
         found = await list_training_jobs(client)
     except StatusError:
@@ -54,20 +59,51 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Fail
         except StatusError as error:
             if error.code == 404:
                 text = "this server has no TrainJobs: neither Trainmaster nor Kubeflow Trainer is installed there"
-                return exits.Failure(text, exits.NOT_FOUND)
+                return exits.MissingJob(text, namespace, name)
             found = []
     text = f'there is no TrainJob "{name}" in namespace {namespace}'
     elsewhere = [job.namespace for job in found if job.name == name]
     if elsewhere:
-        return exits.Failure(
-            f"{text}; there is one in {', '.join(elsewhere)}: add `-n {elsewhere[0]}`", exits.NOT_FOUND
-        )
-    near = list_near(name, [job.name for job in found if job.namespace == namespace])
-    if near:
-        return exits.Failure(f"{text}; did you mean {' or '.join(near)}?", exits.NOT_FOUND)
+        text += f"; there is one in {', '.join(elsewhere)}: add `-n {elsewhere[0]}`"
+    elif near := list_near(name, [job.name for job in found if job.namespace == namespace]):
+        text += f"; did you mean {' or '.join(near)}?"
+    else:
+        text += ": `trainmaster list` shows those that exist, `trainmaster history list` those that were deleted"
+    return exits.MissingJob(text, namespace, name)
+
+
+def find_record(options: argparse.Namespace, context: CommandContext, namespace: str, name: str) -> RecordLine | None:
+    """The newest record of that name. None for a cluster, whose records are not in a home."""
+    if is_cluster(options):
+        return None
+    # Imported here because only a home with a history needs SQLite.
+    from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
+
+    directory = context.home(options).history
+    if not (directory / FILE).exists():
+        return None
+    try:
+        archive = Archive.open(directory, read_only=True)
+        try:
+            return next(iter(archive.select(Filter(namespace, name, limit=1))), None)
+        finally:
+            archive.close()
+    except ArchiveError:
+        return None
+
+
+def explain_missing(options: argparse.Namespace, context: CommandContext, missing: exits.MissingJob) -> exits.Failure:
+    """The same error, or where to read about the job if it was deleted."""
+    record = find_record(options, context, missing.namespace, missing.name)
+    if record is None:
+        return missing
+    job = missing.name if missing.namespace == "default" else f"{missing.name} -n {missing.namespace}"
+    when = "" if record.deletion is None else f" at {record.deletion.at}"
     return exits.Failure(
-        f"{text}: `trainmaster list` shows those that exist, `trainmaster history get {name}` one that was deleted",
-        exits.NOT_FOUND,
+        f"{missing.namespace}/{missing.name} was deleted{when} ({record.state}); its record is kept: "
+        f"`trainmaster history get {job}` shows how it ended, `trainmaster logs {job}` what it printed, "
+        f"`trainmaster history rerun {job}` submits it again",
+        missing.code,
     )
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.app.home.folder import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
@@ -42,7 +42,26 @@ _FOR_THE_PERSON = (
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Keeps its exit code if its output cannot be written, as argparse does since Python 3.11.4."""
+    """Accepts whole flags only, because a new flag would make some abbreviations ambiguous. Keeps its exit code if its
+    output cannot be written, as argparse does since Python 3.11.4."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Also for the parser of an action, so that the error shows the usage of the action."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._explain_unknown(unknown))
+        return found, unknown
+
+    def _explain_unknown(self, unknown: list[str]) -> str:
+        text = f"unrecognized arguments: {' '.join(unknown)}"
+        flag = unknown[0].partition("=")[0]
+        meant = [name for name in self._option_string_actions if flag.startswith("--") and name.startswith(flag)]
+        return f"{text} (did you mean {' or '.join(meant)}?)" if meant else text
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         with suppress(OSError):

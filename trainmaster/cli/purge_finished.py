@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from trainmaster.app.home.folder import Home, HomeError
@@ -17,6 +16,7 @@ from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.output import print_table
 from trainmaster.cli.servers.connection import call
+from trainmaster.cli.terminal import confirm
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.purging import purge
 from trainmaster.jobs.janitor import FinishedJobFilter
@@ -27,7 +27,7 @@ _PATIENCE = 15.0
 _PAUSE = 0.1
 
 
-def run(options: argparse.Namespace, context: CommandContext, confirm: Callable[[str], bool]) -> int:
+def run(options: argparse.Namespace, context: CommandContext) -> int:
     home = context.home(options)
     options.namespace, options.selector, options.orphans, options.clear_finalizers = "", "", False, False
     plan = call(context, options, lambda client: make_plan(client, options, FinishedJobFilter()))
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, context: CommandContext, confirm: Callable[
     context.say("kept: jobs that are not over, runtimes, volumes, settings")
     if options.dry_run:
         return exits.OK
-    if not confirm(f"forget these {len(rows)}, with logs and outputs?"):
+    if not confirm(context, f"forget these {len(rows)}, with logs and outputs?", yes=options.yes):
         return exits.FAILED
     problems = call(context, options, lambda client: carry_out(client, plan))
     for problem in problems:

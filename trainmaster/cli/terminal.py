@@ -1,4 +1,4 @@
-"""Output on a terminal: its width, colours, and text without control characters.
+"""A terminal: its width, colours, text without control characters, and questions before something is removed.
 
 Colours are used on a terminal only, and never if NO_COLOR is set or with TERM=dumb. Without a terminal nothing is
 shortened either. All text from a server goes through `clean` before it is shown, so that control characters in it have
@@ -11,6 +11,7 @@ import os
 import re
 from typing import TextIO
 
+from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 
 GOOD, BAD, WAIT, DIM, BOLD = "good", "bad", "wait", "dim", "bold"
@@ -91,3 +92,16 @@ def wrap(context: CommandContext, text: str, indent: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, max(20, width - indent), break_long_words=False, break_on_hyphens=False)
+
+
+def confirm(context: CommandContext, question: str, *, yes: bool) -> bool:
+    """Whether the user agrees; `yes`: has agreed already, with --yes. Failure if there is no terminal to ask on."""
+    if yes:
+        return True
+    if not is_terminal(context.stdin):
+        raise exits.Failure("nothing was removed: there is nobody to ask; add --yes to do it")
+    context.ask(f"{question} Type yes: ")
+    if context.stdin.readline().strip().lower() == "yes":
+        return True
+    context.note("nothing was removed")
+    return False

@@ -71,6 +71,47 @@ def test_a_wrong_command_line_ends_with_2(
     assert "usage:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("status", "--hom", "x"), "unrecognized arguments: --hom x (did you mean --home?)"),
+        (("history", "list", "--lim", "1"), "trainmaster history list: error: unrecognized arguments: --lim 1"),
+        (("exec", "job", "--ran", "1", "--", "ls"), "unrecognized arguments: --ran 1"),
+    ],
+)
+def test_an_abbreviated_flag_is_refused_with_the_whole_one(
+    shell: Shell, argv: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell(*argv) == exits.USAGE
+    assert words in capsys.readouterr().err + shell.err
+
+
+@pytest.mark.parametrize(
+    "argv", [("history", "list"), ("history", "purge", "--all"), ("cleanup",), ("delete", "-l", "a")]
+)
+def test_all_namespaces_or_one(shell: Shell, argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell(*argv, "-A") in (exits.OK, exits.NOT_RUNNING)
+    assert shell(*argv, "-A", "-n", "team") == exits.USAGE
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("outputs", "list", "nosuch"),
+        ("outputs", "get", "nosuch"),
+        ("history", "get", "nosuch"),
+        ("history", "logs", "nosuch"),
+        ("history", "rerun", "nosuch"),
+        ("history", "export", "nosuch", "file.tar.gz"),
+        ("history", "purge", "nosuch"),
+    ],
+)
+def test_a_job_that_was_never_there_ends_with_7(shell: Shell, argv: tuple[str, ...]) -> None:
+    assert shell(*argv) == exits.NOT_FOUND
+    assert shell.err
+
+
 def test_a_wrong_setting_ends_with_2_before_anything_is_started(shell: Shell, tmp_path: Path) -> None:
     shell.environ["TRAINMASTER_SERVER_PROT"] = "1"
     assert shell("up") == exits.USAGE

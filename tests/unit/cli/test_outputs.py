@@ -118,8 +118,8 @@ def check_traps(shell: Shell, target: Path) -> None:
     names = ["model", "here", "two\nlines", os.fsdecode(b"bad\xff")]
     assert shell.run("outputs", "get", "b", *names, "--to", str(target)) == exits.OK
     assert len(os.listdir(target)) == 4
-    assert shell.run("outputs", "get", "b", "etc", "--to", str(target)) == exits.FAILED
-    assert shell.run("outputs", "get", "b", "pipe", "--to", str(target)) == exits.FAILED
+    assert shell.run("outputs", "get", "b", "etc", "--to", str(target)) == exits.NOT_FOUND
+    assert shell.run("outputs", "get", "b", "pipe", "--to", str(target)) == exits.NOT_FOUND
 
 
 @pytest.mark.parametrize("became", ["link", "pipe", "nothing", "linked directory"])
@@ -154,12 +154,12 @@ def test_without_a_target_a_directory_of_the_jobs_name_is_made(
 
 
 def test_what_is_not_there_is_said_with_the_command_that_helps(shell: Shell, tmp_path: Path) -> None:
-    assert shell.run("outputs", "list", "nobody") == exits.FAILED
+    assert shell.run("outputs", "list", "nobody") == exits.NOT_FOUND
     assert "`trainmaster history list`" in shell.err
-    assert shell.run("outputs", "get", "b", "nothing") == exits.FAILED
+    assert shell.run("outputs", "get", "b", "nothing") == exits.NOT_FOUND
     assert "b has left no nothing: `trainmaster outputs list b`" in shell.err
     empty = Shell(tmp_path / "empty")
-    assert empty.run("outputs", "list", "b") == exits.FAILED
+    assert empty.run("outputs", "list", "b") == exits.NOT_FOUND
 
 
 def test_one_line_says_how_to_get_them(shell: Shell) -> None:

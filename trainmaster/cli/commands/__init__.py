@@ -89,7 +89,7 @@ COMMANDS = {
     "outputs": "Output files of jobs, also of deleted ones: list, get",
     "code": "Code of jobs without an image: pack a directory, list bundles",
     "history": "Records of finished and deleted jobs: list, get, logs, rerun, export, purge",
-    "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan first",
+    "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan and asks",
     "service": "Start the server at boot with systemd: install, uninstall, status",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects with those of a backup",

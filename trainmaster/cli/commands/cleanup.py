@@ -1,18 +1,19 @@
 """Find finished and stuck TrainJobs and orphans, show what would be deleted, and delete it.
 
-Works with the local server and with any cluster (--kubeconfig), whichever controllers run there. On a terminal the
-plan is only shown until you add --yes; in a script (no terminal) objects are deleted, unless you pass --dry-run.
+Works with the local server and with any cluster (--kubeconfig), whichever controllers run there. Shows the plan and
+asks before it deletes anything; in a script (no terminal) it needs --yes.
 
   trainmaster cleanup --older-than 7d                 TrainJobs that finished more than a week ago
   trainmaster cleanup --state Failed -l team=vision   only failed ones with that label
   trainmaster cleanup --orphans                       JobSets, Jobs and Pods whose TrainJob no longer exists
   trainmaster cleanup --clear-finalizers --yes        TrainJobs whose deletion is blocked by a finalizer
+
+Exit codes: 0 success, 1 refused, or something could not be deleted.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 
 from trainmaster.cli import exits
@@ -20,7 +21,9 @@ from trainmaster.cli.cleaning import carry_out, make_plan
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.connection import add_cluster, call
+from trainmaster.cli.servers.flags import add_namespaces
 from trainmaster.cli.spans import parse_span
+from trainmaster.cli.terminal import confirm
 from trainmaster.jobs.janitor import FinishedJobFilter, Removal
 from trainmaster.jobs.models.training import COMPLETE, FAILED
 
@@ -28,7 +31,7 @@ from trainmaster.jobs.models.training import COMPLETE, FAILED
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     add_cluster(parser)
-    parser.add_argument("-n", "--namespace", default="", metavar="NAME", help="only this namespace (default: all)")
+    add_namespaces(parser, "only this namespace (default: all)", default="")
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
     parser.add_argument("--state", choices=(COMPLETE, FAILED), default="", help="only TrainJobs in this state")
     parser.add_argument(
@@ -44,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also TrainJobs whose deletion is blocked by finalizers of others",
     )
     parser.add_argument("--dry-run", action="store_true", help="only show the plan")
-    parser.add_argument("--yes", action="store_true", help="delete without asking, also on a terminal")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     add_output(parser)
 
 
@@ -56,10 +59,12 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     wanted = FinishedJobFilter(options.state, older_than, options.owner)
     plan = call(context, options, lambda client: make_plan(client, options, wanted))
     _show(options, context, plan)
-    if not plan or options.dry_run or (not options.yes and sys.stdin is not None and sys.stdin.isatty()):
-        if plan and not options.dry_run:
-            context.note("nothing was deleted; add --yes to do it")
+    if not plan or options.dry_run:
         return exits.OK
+    if not confirm(
+        context, f"delete {'this object' if len(plan) == 1 else f'these {len(plan)} objects'}?", yes=options.yes
+    ):
+        return exits.FAILED
     problems = call(context, options, lambda client: carry_out(client, plan))
     for problem in problems:
         context.note(f"trainmaster: {problem}")

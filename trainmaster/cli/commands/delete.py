@@ -33,18 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     parser.add_argument("--wait", action="store_true", help="wait until they and their Pods are gone")
     add_timeout(parser)
-    add_server(parser)
+    add_server(parser, all_namespaces=True)
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if bool(options.names) == bool(options.selector):
         raise exits.Failure("say which: names, or -l LABELS", exits.USAGE)
+    if options.names and options.all_namespaces:
+        raise exits.Failure("a name and -A do not go together: name the namespace with -n", exits.USAGE)
     seconds = read_timeout(options)
 
     async def work(client: Client) -> int:
         jobs = await _select(client, options)
         if not jobs:
-            context.note(f"no TrainJob with {options.selector} in namespace {options.namespace}")
+            where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
+            context.note(f"no TrainJob with {options.selector} {where}")
         if not options.dry_run:
             deleted = [job for job in jobs if await _delete(client, job, context, wait=options.wait)]
             if options.wait:

@@ -5,7 +5,7 @@
 
 Each finding about a TrainJob includes a command that fixes it.
 
-Exit codes: 0 no findings, 1 a problem of the machine, or any finding about a TrainJob.
+Exit codes: 0 no findings, 1 a problem of the machine, or any finding about a TrainJob, 7 no such TrainJob.
 """
 
 from __future__ import annotations

@@ -87,7 +87,9 @@ def _split(options: argparse.Namespace) -> list[str]:
     else:
         head, command = rest, []
     if head:
-        parser = argparse.ArgumentParser(prog="trainmaster exec", add_help=False, argument_default=argparse.SUPPRESS)
+        parser = argparse.ArgumentParser(
+            prog="trainmaster exec", add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+        )
         _add_options(parser)
         given = parser.parse_args(head)
         for name, value in vars(given).items():

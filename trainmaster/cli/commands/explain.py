@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
-from trainmaster.cli.jobs import build_missing
+from trainmaster.cli.jobs import build_missing, explain_missing
 from trainmaster.cli.output import print_data
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.servers.flags import read_job
@@ -72,11 +72,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         print_data(context, [to_data(one) for one in shown], options.output)
     missing = [place for place, one in found if one is None]
     for failure in call(context, options, lambda client: _explain_missing(client, missing)) if missing else ():
-        context.note(f"trainmaster: {failure}")
+        context.note(f"trainmaster: {explain_missing(options, context, failure)}")
     return exits.OK if len(shown) == len(found) else exits.NOT_FOUND
 
 
-async def _explain_missing(client: Client, places: list[tuple[str, str]]) -> list[exits.Failure]:
+async def _explain_missing(client: Client, places: list[tuple[str, str]]) -> list[exits.MissingJob]:
     return [await build_missing(client, namespace, name) for namespace, name in places]
 
 

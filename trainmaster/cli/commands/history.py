@@ -9,6 +9,8 @@ completed when it is deleted, whether by its TTL, with kubectl, or with its name
   trainmaster history rerun my-job --name my-job-again
   trainmaster history export my-job my-job.tar.gz
   trainmaster history purge --older-than 90d
+
+Exit codes: 0 success, 1 failure, 7 no such record.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_namespaces, read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, rendering
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
@@ -28,11 +30,13 @@ from trainmaster.history.record import JobRecord
 from trainmaster.history.results import list_outputs
 from trainmaster.kit.clock import SystemClock
 
+_LOOK = "`trainmaster history list` shows what there is"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = _add(commands, "list", "the newest first")
-    _add_namespace(listing, "")
+    add_namespaces(listing, "only this namespace (default: all)", default="")
     listing.add_argument(
         "--state", choices=("Complete", "Failed", "Deleted"), help="only jobs that ended in this state"
     )
@@ -66,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("file", metavar="FILE", help="a .tar.gz that does not exist yet")
     purge = _add(commands, "purge", "forget records, logs, outputs and checkpoints of deleted jobs")
     purge.add_argument("job", nargs="?", default="", metavar="NAME", help="only records of jobs with this name")
-    _add_namespace(purge, "")
+    add_namespaces(purge, "only this namespace (default: all)", default="")
     purge.add_argument(
         "--older-than", default="", metavar="SPAN", help="only jobs that ended longer ago than this: 90d, 12h"
     )
@@ -92,14 +96,9 @@ def _add_job(
     parser.add_argument(
         "job", type=read_job, metavar="NAME", help="name of the TrainJob; the newest if there are several"
     )
-    _add_namespace(parser, "default")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
     parser.add_argument("--uid", default="", metavar="UID", help="uid, or the beginning of it, as shown by `list`")
     return parser
-
-
-def _add_namespace(parser: argparse.ArgumentParser, default: str) -> None:
-    text = "default: all" if not default else "default: %(default)s"
-    parser.add_argument("-n", "--namespace", default=default, metavar="NAME", help=text)
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
@@ -114,7 +113,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         if options.archive:
             raise exits.Failure(f"there is no archive in {directory}") from None
         context.note(f"there is no history in {directory.parent} yet: it begins with the first job")
-        return exits.OK if options.action in ("list", "purge") else exits.FAILED
+        return exits.NOT_FOUND if getattr(options, "job", "") else exits.OK
     try:
         return _ACTIONS[options.action](options, context, archive)
     except ArchiveError as error:
@@ -158,7 +157,7 @@ def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive
         raise exits.Failure(f"no logs of {record.namespace}/{record.name} were kept: its Pods never started")
     chosen = [log for log in kept if _wanted(options, log, kept)]
     if not chosen:
-        raise exits.Failure(f"no such log; there are: {rendering.name_logs(kept)}")
+        raise exits.Failure(f"no such log; there are: {rendering.name_logs(kept)}", exits.NOT_FOUND)
     lone = len({(log.place.attempt, log.place.pod, log.container) for log in chosen}) == 1
     for log in chosen:
         prefix = b"" if lone else f"[{rendering.name_log(log)}] ".encode()
@@ -219,6 +218,8 @@ def _purge(options: argparse.Namespace, context: CommandContext, archive: Archiv
         except ValueError as error:
             raise exits.Failure(f"--older-than: {error}", exits.USAGE) from None
     found = archive.select(Filter(options.namespace, options.job, deleted=True, before=before))
+    if not found and options.job:
+        raise exits.Failure(f"no record of a deleted job {options.job}: {_LOOK}", exits.NOT_FOUND)
     if not found:
         context.note("nothing to forget: only records of deleted jobs can be purged")
         return exits.OK
@@ -235,9 +236,7 @@ def _find(options: argparse.Namespace, archive: Archive) -> JobRecord:
     found = archive.select(Filter("" if options.uid else options.namespace, options.job))
     chosen = [line for line in found if line.uid.startswith(options.uid)]
     if not chosen:
-        raise exits.Failure(
-            f"no record of {options.namespace}/{options.job}: `trainmaster history list` shows what there is"
-        )
+        raise exits.Failure(f"no record of {options.namespace}/{options.job}: {_LOOK}", exits.NOT_FOUND)
     record = archive.find(chosen[0].uid)
     assert record is not None
     return record

@@ -8,28 +8,31 @@
 Works while the job exists, after it was deleted, and without a running server (from the history of the home); on a
 cluster (--kubeconfig) while its Pods exist. Notices about attempts and gaps go to standard error.
 
-Exit codes: 0 success (with -f: the job has finished), 7 no such TrainJob.
+Exit codes: 0 success (with -f: the job has finished), 7 no such TrainJob, rank, attempt, step or container.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from trainmaster.api.status import NotFound
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import build_missing
+from trainmaster.cli.jobs import build_missing, find_record
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
-from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line
+from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line, NothingKept
+from trainmaster.jobs.logs.places import LogSource, find_absent, list_kept_sources, list_log_sources
 from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
+from trainmaster.jobs.lookups import get_training_job
 from trainmaster.kit.clock import SystemClock, format_time
 
 if TYPE_CHECKING:
@@ -67,14 +70,18 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
     async def work(client: Client) -> int:
         try:
+            if _is_selective(options):
+                job = await get_training_job(client, options.namespace, options.name)
+                _check(options, wanted, await list_log_sources(client, job, kept or NothingKept()))
             return await _print_all(
                 watch_lines(client, SystemClock(), options.namespace, options.name, wanted, kept), printer
             )
         except NotFound:
-            if kept is None or not (found := _find_record(options, context)):
+            found = find_record(options, context, options.namespace, options.name)
+            if kept is None or found is None:
                 raise await build_missing(client, options.namespace, options.name) from None
             context.note(f"{options.namespace}/{options.name} was deleted; this is from its history")
-            return await _print_all(watch_kept_lines(found, wanted, kept), printer)
+            return await _print_kept(options, wanted, kept, found.uid, printer)
 
     try:
         count = call(context, options, work)
@@ -82,11 +89,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         if failure.code != exits.NOT_RUNNING or kept is None:
             raise
         options.namespace = options.namespace or "default"
-        found = _find_record(options, context)
-        if not found:
+        found = find_record(options, context, options.namespace, options.name)
+        if found is None:
             raise
         context.note(f"no server runs; this is from the history of {options.namespace}/{options.name}")
-        count = asyncio.run(_print_all(watch_kept_lines(found, wanted, kept), printer))
+        count = asyncio.run(_print_kept(options, wanted, kept, found.uid, printer))
     if not count:
         context.note(_explain_nothing(options))
     return exits.OK
@@ -115,9 +122,19 @@ def read_wanted(options: argparse.Namespace) -> JobLogOptions:
     )
 
 
+def _is_selective(options: argparse.Namespace) -> bool:
+    return options.rank is not None or options.attempt is not None or bool(options.step or options.container)
+
+
+def _check(options: argparse.Namespace, wanted: JobLogOptions, sources: Collection[LogSource]) -> None:
+    """Failure if the job has no such rank, attempt, step or container."""
+    if text := find_absent(options.name, wanted, sources):
+        raise exits.Failure(text, exits.NOT_FOUND)
+
+
 def _explain_nothing(options: argparse.Namespace) -> str:
-    if options.rank is not None or options.attempt is not None or options.step or options.container or options.since:
-        return f"nothing of {options.name} fits; `trainmaster describe {options.name}` shows its ranks and attempts"
+    if _is_selective(options) or options.since:
+        return f"{options.name} has printed nothing that fits"
     if options.follow:
         return f"{options.name} has ended without printing anything"
     return f"{options.name} has printed nothing yet; `trainmaster logs -f {options.name}` waits for it"
@@ -130,26 +147,19 @@ async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> 
     return printer.count
 
 
+async def _print_kept(
+    options: argparse.Namespace, wanted: JobLogOptions, kept: KeptLogs, uid: str, printer: Printer
+) -> int:
+    if _is_selective(options):
+        _check(options, replace(wanted, follow=False), list_kept_sources(kept.list_logs(uid, ())))
+    return await _print_all(watch_kept_lines(uid, wanted, kept), printer)
+
+
 def _open_kept(options: argparse.Namespace, context: CommandContext) -> KeptLogs:
     # Imported here because only a home with a history needs SQLite.
     from trainmaster.history.kept_logs import KeptLogs
 
     return KeptLogs(context.home(options).history)
-
-
-def _find_record(options: argparse.Namespace, context: CommandContext) -> str:
-    """The uid of the newest deleted TrainJob of that name; "" for none."""
-    from trainmaster.history import archive as archive_module
-
-    directory = context.home(options).history
-    if not (directory / archive_module.FILE).exists():
-        return ""
-    archive = archive_module.Archive.open(directory, read_only=True)
-    try:
-        found = archive.select(archive_module.Filter(options.namespace, options.name))
-        return str(found[0].uid) if found else ""
-    finally:
-        archive.close()
 
 
 class Printer:

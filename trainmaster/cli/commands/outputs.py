@@ -8,6 +8,8 @@ attempt, `home/` its home directory, `earlier/` those of attempts before it.
   trainmaster outputs list my-job
   trainmaster outputs get my-job --to results
   trainmaster outputs get my-job model.pt workdir/plots
+
+Exit codes: 0 success, 1 failure, 7 no such TrainJob or file.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -
     if not uid:
         raise exits.Failure(
             f"no TrainJob {options.namespace}/{options.job} exists or is in history: `trainmaster history list` shows "
-            "what there is"
+            "what there is",
+            exits.NOT_FOUND,
         )
     return uid
 
@@ -124,7 +127,7 @@ def _get(options: argparse.Namespace, context: CommandContext, found: Sequence[O
     chosen, missing = choose(found, options.paths) if options.paths else (list(found), [])
     if missing:
         names, look = ", ".join(missing), f"`trainmaster outputs list {options.job}`"
-        raise exits.Failure(f"{options.job} has left no {names}: {look} shows what it left")
+        raise exits.Failure(f"{options.job} has left no {names}: {look} shows what it left", exits.NOT_FOUND)
     target = Path(options.to or f"{options.job}-outputs")
     there = [output.path for output in chosen if os.path.lexists(target / output.path)]
     if there and not options.overwrite:

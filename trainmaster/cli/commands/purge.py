@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 
 from trainmaster.app.home.folder import AlreadyRunning, Home, ServerInfo
-from trainmaster.cli import exits, terminal
+from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.installation.removal import RemovalPlan, make_plan, remove
 from trainmaster.cli.output import print_table
+from trainmaster.cli.terminal import confirm
 from trainmaster.node.shims.pod_directory import list_live
 
 
@@ -36,16 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    def confirm(question: str) -> bool:
-        return _confirm(options, context, question)
-
     if options.finished:
         if options.stop:
             raise exits.Failure("--finished needs the running server: leave --stop out", exits.USAGE)
         # Imported here because removing a home needs neither the client nor the archive.
         from trainmaster.cli import purge_finished
 
-        code = purge_finished.run(options, context, confirm)
+        code = purge_finished.run(options, context)
         return code
     home = context.home(options)
     plan = make_plan(home, everything=options.everything)
@@ -54,7 +52,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         return exits.OK
     running = home.find_running()
     _check_alive(options, home, running)
-    if not confirm(f"remove this from {home.root}?"):
+    if not confirm(context, f"remove this from {home.root}?", yes=options.yes):
         return exits.FAILED
     if running is not None:
         _stop(options, context, home, running)
@@ -89,18 +87,6 @@ def _show(context: CommandContext, home: Home, plan: RemovalPlan) -> None:
         context.say(f"there is nothing to remove in {home.root}")
     if rows:
         print_table(context, ("NAME", "PLAN", "SIZE", "WHAT"), rows)
-
-
-def _confirm(options: argparse.Namespace, context: CommandContext, question: str) -> bool:
-    if options.yes:
-        return True
-    if not terminal.is_terminal(context.stdin):
-        raise exits.Failure("nothing was removed: there is nobody to ask; add --yes to do it")
-    context.ask(f"{question} Type yes: ")
-    if context.stdin.readline().strip().lower() == "yes":
-        return True
-    context.note("nothing was removed")
-    return False
 
 
 def _stop(options: argparse.Namespace, context: CommandContext, home: Home, running: ServerInfo) -> None:

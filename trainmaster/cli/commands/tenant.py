@@ -11,6 +11,8 @@
   trainmaster tenant delete ann --yes            with everything in the namespace
 
 The token works with the REST API and with kubectl. The commands also work on a cluster (--kubeconfig).
+
+Exit codes: 0 success, 1 refused, 2 invalid command line, 7 no such tenant or invitation.
 """
 
 from __future__ import annotations
@@ -301,7 +303,7 @@ def _call(context: CommandContext, options: argparse.Namespace, work: Callable[[
     try:
         return call(context, options, work)
     except TenantError as error:
-        raise exits.Failure(str(error)) from None
+        raise exits.Failure(str(error), exits.NOT_FOUND if error.kind == "missing" else exits.FAILED) from None
 
 
 def _run_disable(options: argparse.Namespace, context: CommandContext) -> int:

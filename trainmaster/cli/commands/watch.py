@@ -8,14 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
+from trainmaster.cli.jobs import explain_missing, get_job
 from trainmaster.cli.servers.connection import add_server, explain, get_server, is_cluster
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.view.following import FollowedJob, show
 from trainmaster.client.http import HttpClient
-from trainmaster.jobs.lookups import get_training_job
 from trainmaster.kit.clock import SystemClock
 
 
@@ -40,15 +40,11 @@ async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
     client = HttpClient(config)
     home = None if is_cluster(options) else context.home(options)
     try:
-        found = await get_training_job(client, options.namespace, options.name)
+        found = await get_job(client, options.namespace, options.name)
         job = FollowedJob(options, context, client, SystemClock(), dict(found.raw), home)
         return await show(job, options.output_format, fresh=False)
-    except NotFound:
-        text = (
-            f"there is no job {options.name!r} in namespace {options.namespace}: `trainmaster list` shows what there is"
-        )
-        text += ", `trainmaster history list` what is over"
-        raise exits.Failure(text, exits.RUN_USAGE) from None
+    except exits.MissingJob as missing:
+        raise exits.Failure(str(explain_missing(options, context, missing)), exits.RUN_USAGE) from None
     except StatusError as error:
         raise exits.Failure(str(explain(error, config, options)), exits.RUN_NO_SERVER) from None
     finally:

@@ -19,16 +19,17 @@ from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR
 from trainmaster.api.reading import read_status
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS
-from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.status import StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
+from trainmaster.cli.jobs import get_job
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.connection import call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
-from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, get_training_job, read_parts
+from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, read_parts
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
@@ -69,11 +70,7 @@ def _show(context: CommandContext, found: Sequence[CheckResult]) -> None:
 
 async def collect(client: Client, name: str, namespace: str) -> Case:
     assert isinstance(client, HttpClient), "that is what commands use"
-    try:
-        job = await get_training_job(client, namespace, name)
-    except NotFound:
-        text = f"there is no TrainJob {namespace}/{name}: `trainmaster history get {name} -n {namespace}` may know it"
-        raise exits.Failure(text) from None
+    job = await get_job(client, namespace, name)
     now, skew = await _compare_clocks(client)
     jobset = await _skip_forbidden(find_jobset(client, job))
     parts = await _skip_forbidden(read_parts(client, job))

@@ -44,6 +44,11 @@ def call(context: CommandContext, options: argparse.Namespace, work: Callable[[C
             result: T = context.serve(work)
             return result
         return asyncio.run(main())
+    except exits.MissingJob as missing:
+        # Imported here because most names exist.
+        from trainmaster.cli.jobs import explain_missing
+
+        raise explain_missing(options, context, missing) from None
     except StatusError as error:
         raise explain(error, config, options) from None
     except ConfigError as error:

@@ -23,12 +23,18 @@ def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False)
     """Adds --home, --kubeconfig, --context, -n, and -A if `all_namespaces` is set."""
     add_home(parser)
     add_cluster(parser)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "-n", "--namespace", metavar="NAME", help="namespace (default: that of the kubeconfig, else default)"
-    )
+    text = "namespace (default: that of the kubeconfig, else default)"
     if all_namespaces:
-        group.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
+        add_namespaces(parser, text)
+    else:
+        parser.add_argument("-n", "--namespace", metavar="NAME", help=text)
+
+
+def add_namespaces(parser: argparse.ArgumentParser, text: str, default: str | None = None) -> None:
+    """Adds -n and -A, of which one can be given."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-n", "--namespace", default=default, metavar="NAME", help=text)
+    group.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:

@@ -94,14 +94,15 @@ def test_the_daily_command_reads_the_same_logs_when_no_server_runs(shell: Shell)
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("get", "nobody"), exits.FAILED, "trainmaster history list"),
-        (("logs", "a", "-n", "ns", "--rank", "7"), exits.FAILED, "there are: node-0 attempt 2 node"),
+        (("get", "nobody"), exits.NOT_FOUND, "trainmaster history list"),
+        (("purge", "nobody", "--yes"), exits.NOT_FOUND, "no record of a deleted job nobody"),
+        (("logs", "a", "-n", "ns", "--rank", "7"), exits.NOT_FOUND, "there are: node-0 attempt 2 node"),
         (("logs", "b", "-n", "ns"), exits.FAILED, "its Pods never started"),
         (("purge",), exits.USAGE, "say what to forget"),
         (("purge", "--older-than", "soon"), exits.USAGE, "write 90s, 15m, 12h, 30d"),
         (("rerun", "a", "-n", "ns"), exits.NOT_RUNNING, "trainmaster up"),
     ],
-    ids=["no record", "no rank", "no logs", "purge what", "no span", "no server"],
+    ids=["no record", "nothing to purge", "no rank", "no logs", "purge what", "no span", "no server"],
 )
 def test_what_cannot_be_done_is_said_with_the_next_step(
     shell: Shell, words: tuple[str, ...], code: int, text: str

@@ -12,7 +12,9 @@ from tests.support.logworld import NAMESPACE, LogWorld
 from trainmaster.api.status import NotFound
 from trainmaster.jobs.logs.contract import Entry, JobLogOptions, Line
 from trainmaster.jobs.logs.lines import sort_key
+from trainmaster.jobs.logs.places import LogSource, find_absent, list_log_sources
 from trainmaster.jobs.logs.stream import watch_lines
+from trainmaster.jobs.lookups import get_training_job
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -109,6 +111,42 @@ def test_the_last_lines_are_those_of_a_rank_whichever_of_its_pods_printed_them()
     assert read(*again, wanted=JobLogOptions(tail=2)) == ["0.0 2", "0.0 3"]
     followed = follow(*before, *after, end("a2"), end("b2"), finish, wanted=JobLogOptions(follow=True, tail=3))
     assert len(followed) == 8, "what is printed from now on is not counted"
+
+
+def test_what_a_job_does_not_have_is_told_with_what_it_has() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            world = LogWorld(cluster)
+            await world.submit()
+            job = await get_training_job(world, NAMESPACE, world.name)
+            assert await list_log_sources(world, job, world) == {LogSource(0, "node", 0, "node")}
+            for act in (start("a"), start("b", rank=1), start("c", rank=2), remove("a")):
+                await act(world)
+            sources = await list_log_sources(world, job, world)
+            assert {source.rank for source in sources} == {0, 1, 2}
+
+    run_virtual(main())
+
+
+SOURCES = [LogSource(0, "node", rank, "node") for rank in range(3)] + [LogSource(1, "launcher", 0, "mpi")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "want"),
+    [
+        (JobLogOptions(rank=2), ""),
+        (JobLogOptions(rank=7), "j has no rank 7: it has ranks 0 to 2"),
+        (JobLogOptions(rank=-1), "j has no rank -1: it has ranks 0 to 2"),
+        (JobLogOptions(attempt=9), "j has no attempt 9: it has attempts 0 and 1"),
+        (JobLogOptions(attempt=9, follow=True), ""),
+        (JobLogOptions(attempt=1, rank=2), "j has no rank 2: it has only rank 0"),
+        (JobLogOptions(job="zzz"), "j has no step zzz: it has steps launcher and node"),
+        (JobLogOptions(job="node", container="zzz"), "j has no container zzz: it has only container node"),
+    ],
+)
+def test_the_first_thing_that_is_not_there_is_named(wanted: JobLogOptions, want: str) -> None:
+    assert find_absent("j", wanted, SOURCES) == want
+    assert find_absent("j", wanted, []) == "", "nothing is known yet"
 
 
 def test_attempts_whose_pods_are_gone_come_from_what_was_kept() -> None:
