@@ -173,6 +173,28 @@ def test_an_sdist_is_built_for_the_owner_and_for_no_tenant(tmp_path: Path) -> No
     assert errands.done[0].egress
 
 
+def test_a_newer_sdist_is_built_for_the_owner_and_an_older_wheel_is_for_tenants(tmp_path: Path) -> None:
+    make_wheel(tmp_path)
+    make_sdist(tmp_path, NAME, "pass", "2.0")
+    wheels.make_wheel(tmp_path, "tm_beside")
+    wheels.make_wheel(tmp_path, "tm_beside", "2.0")
+    environments, errands = build(tmp_path, tmp_path)
+    base = layers.read_base(sys.prefix)
+
+    def list_versions(asked: InstallRequest) -> list[str]:
+        slot = asyncio.run(environments.ensure(base, asked, say_nothing))
+        return sorted(path.name for path in slot.glob("env/lib/python3*/site-packages/tm_*.dist-info"))
+
+    both = (NAME, "tm_beside<2")
+    assert list_versions(order(*both)) == ["tm_beside-1.0.dist-info", f"{NAME}-2.0.dist-info"]
+    assert list_versions(order(*both, namespace="uid-2", is_tenants=True)) == [
+        "tm_beside-1.0.dist-info",
+        f"{NAME}-1.0.dist-info",
+    ]
+    assert list_versions(order(f"{NAME}==1.0")) == [f"{NAME}-1.0.dist-info"]
+    assert [errand.egress for errand in errands.done] == [True, False, False], "a wheel needs no build"
+
+
 def test_the_fetch_of_wheels_starts_no_program(tmp_path: Path) -> None:
     project = make_project(tmp_path, "tm_inner", f"open({str(tmp_path / 'ran')!r}, 'w').close()")
     wheels.make_wheel(tmp_path, "tm_outer", requires=[f"tm_inner @ file://{project}"])

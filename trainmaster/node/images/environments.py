@@ -179,7 +179,7 @@ class Environments:
         parts = split_requirements(order.requirements)
         await asyncio.to_thread(self._begin, slot, base)
         pip = find_pip(base)
-        fetched = await self._fetch(slot, parts, pip) if parts.plain else Fetched()
+        fetched = await self._fetch(slot, parts, pip, sources=not order.is_tenants) if parts.plain else Fetched()
         await asyncio.to_thread(remove_tree, slot / FOLDER)
         if fetched.error and order.is_tenants:
             hint = "; in a tenant's namespace only wheels are installed" if "No matching" in fetched.error else ""
@@ -204,10 +204,11 @@ class Environments:
         os.makedirs(slot / "blank", mode=0o755)
         (slot / "blank" / "nothing").touch()
 
-    async def _fetch(self, slot: Path, parts: Split, pip: str) -> Fetched:
+    async def _fetch(self, slot: Path, parts: Split, pip: str, *, sources: bool) -> Fetched:
         environ = index.build_fetch_environ(self._environ)
         python = str(slot / "env" / "bin" / "python3")
-        return await fetch(Fetch(python, pip, parts.plain, slot, environ, self._limits.space, self._limits.seconds))
+        limits = self._limits
+        return await fetch(Fetch(python, pip, parts.plain, sources, slot, environ, limits.space, limits.seconds))
 
     async def _check(self, slot: Path) -> str:
         usage = await asyncio.to_thread(measure_tree, str(slot), enough=self._limits.space)
@@ -220,8 +221,10 @@ class Environments:
         wheels = ["--find-links", str(slot / "wheels")]
         if fetched.pins:
             steps.append(["--no-index", "--no-deps", *wheels, "--", *fetched.pins])
-        # Only the owner gets here without a wheel; it is built, and finds its build requirements itself.
-        open_ended = [*(parts.plain if fetched.error else ()), *parts.direct]
+        # Only the owner gets here without a wheel; it is built, and finds its build requirements itself. The others
+        # are named again, so that what is built does not replace them with versions that nobody asked for.
+        is_complete = not (fetched.error or fetched.sources or parts.direct)
+        open_ended = [] if is_complete else [*parts.plain, *parts.direct]
         if open_ended:
             steps.append([*wheels, "--", *open_ended])
         asked = {"pip": pip, "steps": steps, "programs": str(slot / "env" / "bin")}
@@ -269,11 +272,13 @@ class Environments:
 
     def _explain(self, report: ErrandReport, fetched: Fetched) -> str:
         reason = index.pick_reason(report.output, self._secrets) or f"the installer ended with {report.code}"
-        if fetched.error and index.has_credentials(self._environ):
-            first = index.pick_reason(fetched.error, self._secrets)
+        first = index.pick_reason(fetched.error, self._secrets)
+        if fetched.sources:
+            first = f"the newest version of {', '.join(fetched.sources)} has no wheel"
+        if first and index.has_credentials(self._environ):
             return (
                 f"{first}; building it failed too: {reason}; the credentials of the index do not enter the sandbox, so "
-                "what has no wheel there must lie in PIP_FIND_LINKS"
+                "what has no wheel there must lie in PIP_FIND_LINKS, or a version with a wheel be named"
             )
         return reason
 

@@ -2,7 +2,8 @@
 
 It knows the credentials of the index, so no code of a package may run here. Only wheels are accepted, which are read
 and never executed; a wheel whose metadata names another package by a URL or path (which an installer would build) is an
-error; and this process cannot start others, whatever pip tries. Packages that need a build are built in a sandbox.
+error; and this process cannot start others, whatever pip tries. Packages that need a build are built in a sandbox: it
+only tells which of them the index has in a newer version than their newest wheel.
 
 Imports nothing of ours: any Python from 3.8 on may run it. Started as `python -I fetch_program.py <JSON>`.
 """
@@ -16,6 +17,8 @@ import shutil
 import sys
 
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn")
+_QUIET = ["--quiet", "--no-input", "--disable-pip-version-check"]
+_WHEELS = "--only-binary=:all:"
 _MEMORY = 4 << 30
 _CPU_SECONDS = 1200
 
@@ -58,12 +61,42 @@ def refuse_urls() -> None:
     Requirement.__init__ = check  # type: ignore[method-assign]
 
 
-def list_pins(report: str) -> list[str]:
+def list_newer_sources(requirements: list[str], chosen: set[str]) -> list[str]:
+    """Those of the chosen packages for which pip would have taken an sdist, because no wheel is as new."""
+    from pip._internal.commands.install import InstallCommand  # noqa: PLC0415
+    from pip._vendor.packaging.requirements import Requirement  # noqa: PLC0415
+    from pip._vendor.packaging.utils import canonicalize_name  # noqa: PLC0415
+
+    command = InstallCommand("install", "")
+    options, _ = command.parse_args(_QUIET)
+    found = []
+    with command.main_context():
+        finder = command._build_package_finder(options, command.get_default_session(options))
+        for text in requirements:
+            wanted = Requirement(text)
+            if canonicalize_name(wanted.name) not in chosen:
+                continue
+            best = finder.find_best_candidate(wanted.name, wanted.specifier).best_candidate
+            if best is not None and not best.link.is_wheel:
+                found.append(text)
+    return found
+
+
+def resolve(requirements: list[str], report: str) -> list[tuple[str, str]]:
+    """The packages to install, with their versions. Exits if wheels do not suffice."""
+    from pip._internal.cli.main import main as pip  # noqa: PLC0415
+    from pip._vendor.packaging.utils import canonicalize_name  # noqa: PLC0415
+
+    if not requirements:
+        return []
+    code = pip(["install", "--dry-run", "--report", report, *_QUIET, _WHEELS, "--", *requirements])
+    if code:
+        raise SystemExit(code)
     with open(report) as stream:
         found = json.load(stream)["install"]
     if any(entry.get("is_direct") for entry in found):
         raise SystemExit("ERROR: a package is named by a URL or path")
-    return [f"{entry['metadata']['name']}=={entry['metadata']['version']}" for entry in found]
+    return [(canonicalize_name(entry["metadata"]["name"]), entry["metadata"]["version"]) for entry in found]
 
 
 def main(text: str) -> int:
@@ -76,17 +109,16 @@ def main(text: str) -> int:
     forbid_programs()
     refuse_urls()
     os.chdir(asked["empty"])
-    common = ["--quiet", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
-    report = asked["report"]
-    code = pip(["install", "--dry-run", "--report", report, *common, "--", *asked["requirements"]])
-    if code:
-        return code
-    pins = list_pins(report)
-    if pins:
-        code = pip(["download", "--no-deps", "--dest", asked["wheels"], *common, "--", *pins])
-    if not code:
-        with open(asked["pins"], "w") as stream:
-            json.dump(pins, stream)
+    requirements, report = asked["requirements"], asked["report"]
+    chosen = resolve(requirements, report)
+    sources = list_newer_sources(requirements, {name for name, _ in chosen}) if asked["sources"] else []
+    if sources:
+        chosen = resolve([text for text in requirements if text not in sources], report)
+    pins = [f"{name}=={version}" for name, version in chosen]
+    code = pip(["download", "--no-deps", "--dest", asked["wheels"], *_QUIET, _WHEELS, "--", *pins]) if pins else 0
+    if code == 0:
+        with open(asked["found"], "w") as stream:
+            json.dump({"pins": pins, "sources": sources}, stream)
     return code
 
 

@@ -32,6 +32,8 @@ class Fetch:
     pip: str
     """Where to import pip from if the environment has none."""
     requirements: Sequence[str]
+    sources: bool
+    """Whether packages may be built afterwards, so that a newer sdist counts for more than an older wheel."""
     slot: Path
     """Contains `wheels` and everything else that is written."""
     environ: Mapping[str, str]
@@ -42,6 +44,8 @@ class Fetch:
 @dataclass(frozen=True, slots=True)
 class Fetched:
     pins: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Requirements that were left out, because the newest version of the package has no wheel."""
     error: str = ""
     """The installer's output, which may contain credentials."""
 
@@ -62,14 +66,15 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
     folders = {"wheels": str(order.slot / "wheels"), "empty": str(place / "empty"), "temporary": str(place / "tmp")}
     for folder in folders.values():
         os.makedirs(folder, mode=0o755, exist_ok=True)
-    pins, output = place / "pins.json", place / "fetch.log"
+    found, output = place / "found.json", place / "fetch.log"
     asked = {
         "pip": order.pip,
         "requirements": list(order.requirements),
+        "sources": order.sources,
         "wheels": folders["wheels"],
         "empty": folders["empty"],
         "report": str(place / "report.json"),
-        "pins": str(pins),
+        "found": str(found),
         "space": order.space,
     }
     argv = [order.python, "-I", fetch_program.__file__, json.dumps(asked)]
@@ -87,7 +92,8 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
     if problem:
         return Fetched(error=problem)
     if process.returncode == 0:
-        return Fetched(tuple(json.loads(pins.read_bytes())))
+        names = json.loads(found.read_bytes())
+        return Fetched(tuple(names["pins"]), tuple(names["sources"]))
     with open(output, "rb") as words:
         words.seek(max(0, output.stat().st_size - _MOST_OUTPUT))
         return Fetched(error=words.read().decode("utf-8", "replace") or f"it ended with {process.returncode}")
