@@ -195,6 +195,28 @@ def test_a_newer_sdist_is_built_for_the_owner_and_an_older_wheel_is_for_tenants(
     assert [errand.egress for errand in errands.done] == [True, False, False], "a wheel needs no build"
 
 
+def test_a_build_looks_where_pips_configuration_says_and_has_none_of_its_passwords(tmp_path: Path) -> None:
+    make_sdist(tmp_path, "tm_sample_source", "pass")
+    certificates = tmp_path / "ca.pem"
+    certificates.touch()
+    config = tmp_path / "pip.conf"
+    config.write_text(
+        f"[global]\nno-index = true\nfind-links = {tmp_path}\ncert = {certificates}\n"
+        "extra-index-url = https://reader:s3cret@index.example/simple\nproxy = http://me:s3cret@proxy.example:3128\n"
+    )
+    errands = LocalErrands()
+    known = {"PATH": os.defpath, "PIP_CONFIG_FILE": str(config)}
+    environments = Environments(tmp_path / "environments", known, SystemClock(), errands, InstallLimits())
+    asyncio.run(environments.ensure(layers.read_base(sys.prefix), order("tm_sample_source"), say_nothing))
+    errand = errands.done[0]
+    assert errand.env["PIP_FIND_LINKS"] == str(tmp_path)
+    assert errand.env["PIP_EXTRA_INDEX_URL"] == "https://index.example/simple"
+    assert errand.env["PIP_PROXY"] == "http://proxy.example:3128"
+    assert errand.env["PIP_CERT"] == str(certificates)
+    assert {str(tmp_path), str(certificates)} <= {mount.target for mount in errand.mounts}
+    assert "s3cret" not in repr(errand)
+
+
 def test_the_fetch_of_wheels_starts_no_program(tmp_path: Path) -> None:
     project = make_project(tmp_path, "tm_inner", f"open({str(tmp_path / 'ran')!r}, 'w').close()")
     wheels.make_wheel(tmp_path, "tm_outer", requires=[f"tm_inner @ file://{project}"])

@@ -22,7 +22,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -179,7 +179,7 @@ class Environments:
         parts = split_requirements(order.requirements)
         await asyncio.to_thread(self._begin, slot, base)
         pip = find_pip(base)
-        fetched = await self._fetch(slot, parts, pip, sources=not order.is_tenants) if parts.plain else Fetched()
+        fetched = await self._fetch(slot, parts, pip, sources=not order.is_tenants)
         await asyncio.to_thread(remove_tree, slot / FOLDER)
         if fetched.error and order.is_tenants:
             hint = "; in a tenant's namespace only wheels are installed" if "No matching" in fetched.error else ""
@@ -228,30 +228,30 @@ class Environments:
         if open_ended:
             steps.append([*wheels, "--", *open_ended])
         asked = {"pip": pip, "steps": steps, "programs": str(slot / "env" / "bin")}
+        sources = {**self._environ, **fetched.options} if open_ended else {}
         return Errand(
             container=order.container,
             name=f"install-{order.namespace_uid[:13]}-{slot.parent.name}-{slot.name}",
             argv=(str(slot / "env" / "bin" / "python3"), "-I", install_program.__file__, json.dumps(asked)),
-            env=self._build_environ(slot, open_ended=bool(open_ended)),
+            env=self._build_environ(slot, sources),
             directory=str(slot / "work"),
-            mounts=self._build_mounts(slot, order, parts, pip, open_ended=bool(open_ended)),
+            mounts=self._build_mounts(slot, order, parts, [*filter(None, [pip]), *index.list_local_places(sources)]),
             seconds=self._limits.seconds,
             hide=self._list_hidden(),
             egress=bool(open_ended),
         )
 
-    def _build_environ(self, slot: Path, *, open_ended: bool) -> dict[str, str]:
+    def _build_environ(self, slot: Path, sources: Mapping[str, str]) -> dict[str, str]:
         work = str(slot / "work")
         path = f"{slot}/env/bin:/usr/local/bin:/usr/bin:/bin"
         own = {"PATH": path, "HOME": work, "TMPDIR": work, "LANG": "C.UTF-8", "PIP_CONFIG_FILE": os.devnull}
-        return {**(index.build_sandbox_environ(self._environ) if open_ended else {}), **own}
+        return {**index.build_sandbox_environ(sources), **own}
 
     def _build_mounts(
-        self, slot: Path, order: InstallRequest, parts: Split, pip: str, *, open_ended: bool
+        self, slot: Path, order: InstallRequest, parts: Split, places: Iterable[str]
     ) -> tuple[Mount, ...]:
-        seen = [*order.shown, install_program.__file__, *filter(None, (pip,)), str(slot / "wheels")]
-        if open_ended:
-            seen += [place for place in index.list_local_places(self._environ) if os.path.exists(place)]
+        seen = [*order.shown, install_program.__file__, str(slot / "wheels")]
+        seen += [place for place in places if os.path.exists(place)]
         mounts = [Mount(path, path, read_only=True) for path in dict.fromkeys(seen) if not path.startswith("/usr/")]
         mounts += [Mount(path, path) for path in (str(slot / "env"), str(slot / "work"))]
         mounts += [
@@ -275,7 +275,7 @@ class Environments:
         first = index.pick_reason(fetched.error, self._secrets)
         if fetched.sources:
             first = f"the newest version of {', '.join(fetched.sources)} has no wheel"
-        if first and index.has_credentials(self._environ):
+        if first and index.has_credentials({**self._environ, **fetched.options}):
             return (
                 f"{first}; building it failed too: {reason}; the credentials of the index do not enter the sandbox, so "
                 "what has no wheel there must lie in PIP_FIND_LINKS, or a version with a wheel be named"

@@ -17,7 +17,7 @@ import shutil
 import sys
 
 _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "pty.spawn")
-_QUIET = ["--quiet", "--no-input", "--disable-pip-version-check"]
+_COMMON = ["--progress-bar=off", "--no-input", "--disable-pip-version-check"]
 _WHEELS = "--only-binary=:all:"
 _MEMORY = 4 << 30
 _CPU_SECONDS = 1200
@@ -61,6 +61,27 @@ def refuse_urls() -> None:
     Requirement.__init__ = check  # type: ignore[method-assign]
 
 
+def read_options() -> dict[str, str]:
+    """Where pip looks for packages and how it gets there, by its configuration files and variables."""
+    from pip._internal.commands.install import InstallCommand  # noqa: PLC0415
+
+    options, _ = InstallCommand("install", "").parse_args([])
+    found = {
+        "PIP_INDEX_URL": options.index_url,
+        "PIP_EXTRA_INDEX_URL": " ".join(options.extra_index_urls),
+        "PIP_FIND_LINKS": " ".join(options.find_links),
+        "PIP_NO_INDEX": "1" if options.no_index else "",
+        "PIP_TRUSTED_HOST": " ".join(options.trusted_hosts),
+        "PIP_PROXY": options.proxy,
+        "PIP_CERT": options.cert,
+        "PIP_PRE": "1" if options.pre else "",
+        "PIP_PREFER_BINARY": "1" if options.prefer_binary else "",
+        "PIP_TIMEOUT": str(options.timeout),
+        "PIP_RETRIES": str(options.retries),
+    }
+    return {name: text for name, text in found.items() if text}
+
+
 def list_newer_sources(requirements: list[str], chosen: set[str]) -> list[str]:
     """Those of the chosen packages for which pip would have taken an sdist, because no wheel is as new."""
     from pip._internal.commands.install import InstallCommand  # noqa: PLC0415
@@ -68,7 +89,7 @@ def list_newer_sources(requirements: list[str], chosen: set[str]) -> list[str]:
     from pip._vendor.packaging.utils import canonicalize_name  # noqa: PLC0415
 
     command = InstallCommand("install", "")
-    options, _ = command.parse_args(_QUIET)
+    options, _ = command.parse_args(_COMMON)
     found = []
     with command.main_context():
         finder = command._build_package_finder(options, command.get_default_session(options))
@@ -89,7 +110,7 @@ def resolve(requirements: list[str], report: str) -> list[tuple[str, str]]:
 
     if not requirements:
         return []
-    code = pip(["install", "--dry-run", "--report", report, *_QUIET, _WHEELS, "--", *requirements])
+    code = pip(["install", "--dry-run", "--report", report, *_COMMON, _WHEELS, "--", *requirements])
     if code:
         raise SystemExit(code)
     with open(report) as stream:
@@ -109,13 +130,16 @@ def main(text: str) -> int:
     forbid_programs()
     refuse_urls()
     os.chdir(asked["empty"])
+    with open(asked["options"] + ".new", "w") as stream:
+        json.dump(read_options(), stream)
+    os.rename(asked["options"] + ".new", asked["options"])
     requirements, report = asked["requirements"], asked["report"]
     chosen = resolve(requirements, report)
     sources = list_newer_sources(requirements, {name for name, _ in chosen}) if asked["sources"] else []
     if sources:
         chosen = resolve([text for text in requirements if text not in sources], report)
     pins = [f"{name}=={version}" for name, version in chosen]
-    code = pip(["download", "--no-deps", "--dest", asked["wheels"], *_QUIET, _WHEELS, "--", *pins]) if pins else 0
+    code = pip(["download", "--no-deps", "--dest", asked["wheels"], *_COMMON, _WHEELS, "--", *pins]) if pins else 0
     if code == 0:
         with open(asked["found"], "w") as stream:
             json.dump({"pins": pins, "sources": sources}, stream)

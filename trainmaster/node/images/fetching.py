@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.node.disk.usage import measure_tree
@@ -46,6 +46,8 @@ class Fetched:
     pins: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     """Requirements that were left out, because the newest version of the package has no wheel."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Where packages come from, as variables of pip. They may contain credentials."""
     error: str = ""
     """The installer's output, which may contain credentials."""
 
@@ -66,7 +68,7 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
     folders = {"wheels": str(order.slot / "wheels"), "empty": str(place / "empty"), "temporary": str(place / "tmp")}
     for folder in folders.values():
         os.makedirs(folder, mode=0o755, exist_ok=True)
-    found, output = place / "found.json", place / "fetch.log"
+    found, options, output = place / "found.json", place / "options.json", place / "fetch.log"
     asked = {
         "pip": order.pip,
         "requirements": list(order.requirements),
@@ -75,6 +77,7 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
         "empty": folders["empty"],
         "report": str(place / "report.json"),
         "found": str(found),
+        "options": str(options),
         "space": order.space,
     }
     argv = [order.python, "-I", fetch_program.__file__, json.dumps(asked)]
@@ -89,14 +92,16 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
             start_new_session=True,
         )
         problem = _watch(process, order, stop)
+    known = json.loads(options.read_bytes()) if options.exists() else {}
     if problem:
-        return Fetched(error=problem)
+        return Fetched(options=known, error=problem)
     if process.returncode == 0:
         names = json.loads(found.read_bytes())
-        return Fetched(tuple(names["pins"]), tuple(names["sources"]))
+        return Fetched(tuple(names["pins"]), tuple(names["sources"]), known)
     with open(output, "rb") as words:
         words.seek(max(0, output.stat().st_size - _MOST_OUTPUT))
-        return Fetched(error=words.read().decode("utf-8", "replace") or f"it ended with {process.returncode}")
+        text = words.read().decode("utf-8", "replace") or f"it ended with {process.returncode}"
+    return Fetched(options=known, error=text)
 
 
 def _watch(process: subprocess.Popen[bytes], order: Fetch, stop: threading.Event) -> str:

@@ -17,6 +17,9 @@ _FROM_UV = {
     "PIP_NO_INDEX": ("UV_NO_INDEX",),
 }
 _PLACES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
+_PROXIES = ("PIP_PROXY", *(f"{word}_proxy" for word in ("http", "https", "all", "no")))
+_PROXIES += tuple(name.upper() for name in _PROXIES[1:])
+_CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _SHOWN = ("PIP_NO_INDEX", "PIP_TRUSTED_HOST", "PIP_PRE", "PIP_PREFER_BINARY", "PIP_TIMEOUT", "PIP_RETRIES")
 _CHANGING = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_NO_BINARY", "PIP_ONLY_BINARY", "PIP_EDITABLE")
 """Options that would change what a download does."""
@@ -39,11 +42,11 @@ def build_fetch_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_sandbox_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a sandbox: the same URLs without credentials."""
+    """For a sandbox: the same URLs, proxies and authorities of certificates, without credentials."""
     known = build_fetch_environ(environ)
-    found = {name: redact(known[name], ()) for name in _PLACES if known.get(name)}
+    found = {name: redact(known[name], ()) for name in (*_PLACES, *_PROXIES) if known.get(name)}
     found = {name: text.replace("****@", "") for name, text in found.items()}
-    return {**found, **{name: known[name] for name in _SHOWN if known.get(name)}}
+    return {**found, **{name: known[name] for name in (*_SHOWN, *_CERTIFICATES) if known.get(name)}}
 
 
 def has_credentials(environ: Mapping[str, str]) -> bool:
@@ -70,10 +73,11 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 
 
 def list_local_places(environ: Mapping[str, str]) -> list[str]:
-    """Directories of this machine among the indexes."""
-    words = build_fetch_environ(environ).get("PIP_FIND_LINKS", "").split()
-    plain = [urllib.parse.unquote(word.removeprefix("file://")) for word in words]
-    return [word for word in plain if word.startswith("/")]
+    """Directories of this machine among the indexes, and the certificates to trust."""
+    known = build_fetch_environ(environ)
+    plain = [urllib.parse.unquote(word.removeprefix("file://")) for word in known.get("PIP_FIND_LINKS", "").split()]
+    plain += [known.get(name, "") for name in _CERTIFICATES]
+    return [word for word in dict.fromkeys(plain) if word.startswith("/")]
 
 
 def pick_reason(output: str, secrets: Iterable[str]) -> str:
@@ -81,4 +85,6 @@ def pick_reason(output: str, secrets: Iterable[str]) -> str:
     lines = [re.sub(_UNSAFE, "", line).strip() for line in redact(output, secrets).splitlines()]
     lines = [line for line in lines if line and not line.lower().startswith(("[notice]", "warning:"))]
     said = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return " | ".join((said or lines)[-_LAST_LINES:])[:_LONGEST]
+    # Why pip found nothing, which it mentions in passing.
+    cause = next((line for line in lines if said and line.startswith("Could not fetch URL")), "")
+    return " | ".join([*filter(None, [cause]), *(said or lines)[-_LAST_LINES:]])[:_LONGEST]

@@ -49,9 +49,9 @@ def main(text: str) -> int:
         sys.path.insert(0, asked["pip"])
     from pip._internal.cli.main import main as pip  # noqa: PLC0415
 
-    common = ["--quiet", "--no-input", "--no-cache-dir", "--disable-pip-version-check", "--no-warn-script-location"]
+    common = ["--progress-bar=off", "--no-input", "--no-cache-dir", "--disable-pip-version-check"]
     for step in asked["steps"]:
-        code = pip(["install", "--root-user-action=ignore", *common, *step])
+        code = pip(["install", "--root-user-action=ignore", "--no-warn-script-location", *common, *step])
         if code:
             return code
     loosen(asked["programs"])

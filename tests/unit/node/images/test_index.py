@@ -37,7 +37,12 @@ def test_a_sandbox_gets_the_places_without_the_credentials() -> None:
     assert not any(secret in repr(found) for secret in ("s3cr", "tok3n", "pass"))
     assert has_credentials(ENVIRON)
     assert not has_credentials(found)
-    assert list_local_places(ENVIRON) == ["/srv/wheels", "/srv/more"]
+    assert list_local_places(ENVIRON) == ["/srv/wheels", "/srv/more", "/etc/ca.pem"]
+
+
+def test_a_sandbox_reaches_the_index_as_the_server_does() -> None:
+    environ = {"HTTPS_PROXY": "http://me:pw12@proxy:3128", "no_proxy": "localhost", "SSL_CERT_FILE": "/etc/ca.pem"}
+    assert build_sandbox_environ(environ) == {**environ, "HTTPS_PROXY": "http://proxy:3128"}
 
 
 def test_a_download_has_all_of_it_and_nothing_that_would_make_it_something_else() -> None:
@@ -62,6 +67,15 @@ def test_a_message_shows_no_secret_and_no_control_characters() -> None:
     assert said == "401 for https://****@index.example/x with **** and ****"
     assert redact("https://a:b@c/ http://d@e/", ()) == "https://****@c/ http://****@e/"
     assert len(pick_reason("x" * 10_000, ())) == 1000
+
+
+def test_an_index_that_cannot_be_reached_is_the_reason() -> None:
+    output = (
+        "Could not fetch URL https://a.example/x/: a problem with its certificate - skipping\n"
+        "ERROR: Could not find a version\nERROR: No matching distribution found for x\n"
+    )
+    assert pick_reason(output, ()).startswith("Could not fetch URL https://a.example/x/: a problem")
+    assert pick_reason(output, ()).endswith("No matching distribution found for x")
 
 
 def test_places_on_this_machine_are_told_from_packages_of_the_index() -> None:
