@@ -25,6 +25,7 @@ ONLY_OURS: dict[str, str] = {
     "test_a_running_pod_is_entered_read_and_reached": _NO_NODE,
     "test_the_log_of_a_running_pod_is_followed": _NO_NODE,
     "test_sessions_are_in_the_audit_log_and_need_the_right_to_create": _NO_NODE,
+    "Deployments show the parts of the control plane and cannot be written": "a cluster's Deployments can be written",
     "test_kubectl_prints_that_the_revision_is_too_old": _SMALL,
     "test_a_python_watch_with_a_time_limit_raises_410": _SMALL,
     "test_a_python_watch_goes_on_after_a_new_list": _SMALL,

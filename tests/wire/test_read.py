@@ -13,7 +13,52 @@ from tests.wire.scenario import Scenario, play, run, scenario, with_versions
 pytestmark = pytest.mark.wire
 
 PREPARE = run("create -f everything.yaml", out=None)
+PART = "deploy/jobset-controller-manager -n kubeflow-system"
+READ_ONLY = (
+    "the server does not allow this method on the requested resource: Deployments show the parts of the control plane; "
+    "to run a program, create a TrainJob, JobSet, Job or Pod"
+)
 SCENARIOS = [
+    scenario(
+        "Deployments show the parts of the control plane and cannot be written",
+        run(f"rollout status {PART}", out='deployment "jobset-controller-manager" successfully rolled out'),
+        run(
+            f"wait --for=condition=Available {PART}",
+            out="deployment.apps/jobset-controller-manager condition met",
+        ),
+        run(
+            "get deploy -A",
+            out="""
+            NAMESPACE NAME READY UP-TO-DATE AVAILABLE AGE
+            kubeflow-system jobset-controller-manager 1/1 1 1 <age>
+            kubeflow-system kubeflow-trainer-controller-manager 1/1 1 1 <age>
+            ...
+            """,
+        ),
+        run(
+            f"describe {PART}",
+            out="""
+            Name: jobset-controller-manager
+            ...
+            Selector: app.kubernetes.io/name=jobset-controller-manager
+            Replicas: 1 desired | 1 updated | 1 total | 1 available | 0 unavailable
+            ...
+            Image: trainmaster:<word>
+            ...
+            Available True MinimumReplicasAvailable
+            ...
+            """,
+        ),
+        run("create deployment web --image=web", rc=1, err=f"error: failed to create deployment: {READ_ONLY}"),
+        run(f"delete {PART}", rc=1, err=f"Error from server (MethodNotAllowed): {READ_ONLY}"),
+        run(
+            f'patch {PART} --type=merge --subresource=status -p {{"status":{{"replicas":2}}}}',
+            rc=1,
+            err=f"Error from server (MethodNotAllowed): {READ_ONLY}",
+            since=24,
+        ),
+        run("get all", err="No resources found in {ns} namespace."),
+    ),
     scenario(
         "get prints the columns of a custom kind",
         PREPARE,

@@ -205,8 +205,9 @@ def forbidden_path(user: str, verb: str, path: str) -> StatusError:
     return StatusError(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"')
 
 
-def method_not_allowed(message: str = "the server does not allow this method on the requested resource") -> StatusError:
-    return StatusError(405, "MethodNotAllowed", message)
+def method_not_allowed(reason: str = "") -> StatusError:
+    text = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", f"{text}: {reason}" if reason else text)
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:

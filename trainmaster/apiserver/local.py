@@ -234,8 +234,8 @@ class LocalClient:
         kind = self._registry.catalogue.find(gvr)
         if kind is None:
             raise status.unknown_path()
-        if verb not in kind.verbs and not subresource:
-            raise status.method_not_allowed()
+        if verb not in kind.verbs and (self._checked if kind.read_only else not subresource):
+            raise status.method_not_allowed(kind.read_only)
         if self._checked:
             self._authorize(verb, gvr, namespace, name, subresource)
         return kind

@@ -235,15 +235,16 @@ DIFFERENCES = (
 )
 
 OUTSIDE = {
-    "Kinds": "Only those of `kubectl api-resources` are served. There are no Deployments, CronJobs or "
-    "CertificateSigningRequests, and CustomResourceDefinitions can only be read.",
+    "Kinds": "Only those of `kubectl api-resources` are served. There are no CronJobs or "
+    "CertificateSigningRequests. CustomResourceDefinitions can only be read, and so can Deployments, which show the "
+    "parts of the control plane: a write is answered with 405. Tested by `tests/wire/test_read.py`.",
     "A request without a credential": "401, except for health and version. Upstream treats it as `system:anonymous` "
     "and answers 403. Tested by `tests/wire/test_auth.py`.",
     "A client certificate of another authority": "Refused during the TLS handshake, which kubectl reports as EOF "
     "after some retries; upstream answers 401. Python's TLS cannot request a certificate and verify it later. Tested "
     "by `tests/bad_input/test_connections.py`.",
     "Services have no cluster IP": "The name of a Service resolves to the addresses of its Pods.",
-    "The node has no Lease, and there are no `system-` PriorityClasses": "Nothing would read them.",
+    "There are no `system-` PriorityClasses": "Nothing would read them.",
     "A program started by exec ends with its client": "The process group of the program is killed. Many clusters "
     "leave it running until the container ends. Tested by `tests/wire/test_streams.py`.",
     "pods/proxy": "Refused; use port-forward instead.",

@@ -11,6 +11,7 @@ from functools import cache
 from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.kindsets import (
     apiextensions_v1,
+    apps_v1,
     authentication_v1,
     authorization_v1,
     batch_v1,
@@ -34,6 +35,7 @@ def build() -> Catalogue:
             *events_v1.KINDS,
             *authentication_v1.KINDS,
             *authorization_v1.KINDS,
+            *apps_v1.KINDS,
             *batch_v1.KINDS,
             *rbac_v1.KINDS,
             *apiextensions_v1.KINDS,

@@ -67,7 +67,7 @@ def list_subresources(kind: Kind) -> Sequence[Subresource]:
     """All subresources of a kind by name, `status` included, each with the type that it answers with."""
     found = {sub.name: sub for sub in kind.subresources}
     if kind.status:
-        found.setdefault("status", Subresource("status", STATUS_VERBS))
+        found.setdefault("status", Subresource("status", tuple(verb for verb in STATUS_VERBS if verb in kind.verbs)))
     return [
         sub if sub.kind else Subresource(sub.name, sub.verbs, kind.group, kind.version, kind.kind)
         for _, sub in sorted(found.items())

@@ -158,6 +158,8 @@ class Kind:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
+    read_only: str = ""
+    """Why only the server itself writes it, and what to use instead; part of the message that refuses a write."""
     status: bool = False
     """Has a status subresource: main writes keep the stored status, /status writes keep the rest."""
     subresources: tuple[Subresource, ...] = ()

@@ -6,7 +6,7 @@ from functools import partial
 
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.fidelity_tables import OBJECT, H
-from trainmaster.api.declaring.kinds import Kind, UpdateRules
+from trainmaster.api.declaring.kinds import READ, Kind, UpdateRules
 from trainmaster.api.schemas import load
 
 CUSTOM_RESOURCE_DEFINITION = Kind(
@@ -20,7 +20,8 @@ CUSTOM_RESOURCE_DEFINITION = Kind(
     load=partial(load, "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"),
     short_names=("crd", "crds"),
     categories=("api-extensions",),
-    verbs=("get", "list", "watch"),
+    verbs=READ,
+    read_only="the kinds are built in, `kubectl api-resources` lists them",
     columns=(cells.NAME, cells.CREATED),
     updates=UpdateRules(needs_version=True),
     fidelity={

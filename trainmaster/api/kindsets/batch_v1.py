@@ -17,6 +17,7 @@ from trainmaster.api.jobs.status import check_status
 from trainmaster.api.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.defaults import default_spec
+from trainmaster.api.pods.printing import TEMPLATE_COLUMNS
 from trainmaster.api.pods.validation import check_template
 from trainmaster.api.reading import read_fields, read_spec
 from trainmaster.api.schemas import load
@@ -319,15 +320,6 @@ def _get_duration(job: Object, now: float) -> str:
     return cells.render_duration((cells.seconds_of(end) if end else now) - cells.seconds_of(start))
 
 
-def _list_containers(field: str, job: Object, now: float) -> str:
-    pod = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
-    return cells.join(str(container.get(field, "")) for container in pod.get("containers") or ())
-
-
-def _get_selector(job: Object, now: float) -> str:
-    return cells.format_labels(((job.get("spec") or {}).get("selector") or {}).get("matchLabels"))
-
-
 def list_gangs(job: Fields) -> Iterator[tuple[int, Fields]]:
     spec = read_spec(job)
     yield int(spec.get("parallelism") or 1), read_fields(spec, "template")
@@ -350,9 +342,7 @@ JOB = Kind(
         Column("Completions", _get_completions, description="Succeeded Pods of those wanted."),
         Column("Duration", _get_duration, description="How long it has run, or ran."),
         cells.AGE,
-        Column("Containers", partial(_list_containers, "name"), priority=1),
-        Column("Images", partial(_list_containers, "image"), priority=1),
-        Column("Selector", _get_selector, priority=1),
+        *TEMPLATE_COLUMNS,
     ),
     default=default,
     validate=validate,

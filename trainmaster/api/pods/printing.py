@@ -1,8 +1,12 @@
-"""The columns of a Pod. STATUS sums up phase, conditions and container states in one word, as upstream does."""
+"""The columns of a Pod, and those that kinds with a Pod template share.
+
+STATUS sums up phase, conditions and container states in one word, as upstream does.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from trainmaster.api.declaring import cells
 from trainmaster.api.declaring.cells import NONE
@@ -113,6 +117,15 @@ def _get_gates(pod: Object, now: float) -> str:
     return f"{sum(cells.is_condition_true(pod, gate['conditionType']) for gate in gates)}/{len(gates)}"
 
 
+def _list_containers(field: str, obj: Object, now: float) -> str:
+    pod = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return cells.join(str(container.get(field, "")) for container in pod.get("containers") or ())
+
+
+def _get_selector(obj: Object, now: float) -> str:
+    return cells.format_labels(((obj.get("spec") or {}).get("selector") or {}).get("matchLabels"))
+
+
 COLUMNS = (
     cells.NAME,
     Column("Ready", get_ready, description="Ready containers of all containers."),
@@ -124,3 +137,10 @@ COLUMNS = (
     Column("Nominated Node", lambda pod, now: pod.get("status", {}).get("nominatedNodeName") or NONE, priority=1),
     Column("Readiness Gates", _get_gates, priority=1),
 )
+
+TEMPLATE_COLUMNS = (
+    Column("Containers", partial(_list_containers, "name"), priority=1),
+    Column("Images", partial(_list_containers, "image"), priority=1),
+    Column("Selector", _get_selector, priority=1),
+)
+"""The wide columns of a kind with a Pod template and a selector."""

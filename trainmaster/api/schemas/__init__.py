@@ -25,6 +25,7 @@ Raw = dict[str, Any]
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 
 _FILES = {
+    "io.k8s.api.apps.v1.": "apps_v1",
     "io.k8s.api.authentication.v1.": "authentication_v1",
     "io.k8s.api.authorization.v1.": "authorization_v1",
     "io.k8s.api.batch.v1.": "batch_v1",

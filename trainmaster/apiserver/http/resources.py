@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from trainmaster.api import status
+from trainmaster.api.declaring.discovery import STATUS_VERBS
 from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES
@@ -88,7 +89,7 @@ class Resources:
     def _check_verb(self, route: Route, kind: Kind) -> None:
         verb, subresource = route.verb, route.subresource
         if subresource == "status" and kind.status:
-            if verb in ("get", "update", "patch") or (verb == "create" and kind.custom):
+            if (verb in STATUS_VERBS and verb in kind.verbs) or (verb == "create" and kind.custom):
                 return
         elif subresource:
             for known in kind.subresources:
@@ -99,7 +100,7 @@ class Resources:
             raise status.unknown_path()
         elif verb in kind.verbs and bool(route.name) is (verb in _NAMED_VERBS):
             return
-        raise status.method_not_allowed()
+        raise status.method_not_allowed(kind.read_only)
 
     # Reads
 

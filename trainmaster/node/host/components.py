@@ -1,11 +1,11 @@
-"""Shows the parts of the control plane as Pods in `kubeflow-system`, as on a cluster.
+"""Shows the parts of the control plane in `kubeflow-system`, each as a Deployment with one Pod, as on a cluster.
 
-Each Pod shows whether its part is ready, or why not. They are mirror Pods (like those of static Pods): the scheduler
-and the node ignore them, and a deleted one is created again. A Pod is written only when its state changes; checking
+Both show whether the part is ready, or why not. The Pods are mirror Pods (like those of static Pods): the scheduler
+and the node ignore them, and a deleted one is created again. An object is written only when its state changes; checking
 takes a few function calls every few seconds.
 
-A start changes all of them, because they show when they started. If they exist already this is delayed a little, so
-that a job that caused the start comes first.
+A start changes all Pods, because they show when they started. If they exist already this is delayed a little, so that a
+job that caused the start comes first.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from datetime import datetime
 
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import MIRROR
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_status
-from trainmaster.api.resources import PODS
+from trainmaster.api.resources import DEPLOYMENTS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
 from trainmaster.kit.clock import Clock, format_time
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 NAMESPACE = "kubeflow-system"
 PART_OF = "app.kubernetes.io/part-of"
+NAME = "app.kubernetes.io/name"
+IMAGE = f"trainmaster:{__version__}"
 LOOK_SECONDS = 5.0
 START_SECONDS = 1.0
 ADDRESS = "127.0.0.1"
@@ -66,7 +68,7 @@ class Components:
         is_first = True
         while True:
             try:
-                if is_first and (await self._list_shown()).keys() == self._checks.keys():
+                if is_first and (await self._list_shown(PODS)).keys() == self._checks.keys():
                     await self._clock.sleep(START_SECONDS)
                 is_first = False
                 await self.sync()
@@ -74,53 +76,97 @@ class Components:
                 log.warning("components not shown", extra={"action": "components.unwritten", "error": str(error)})
             await self._clock.sleep(LOOK_SECONDS)
 
-    async def _list_shown(self) -> dict[str, Object]:
+    async def _list_shown(self, gvr: GVR) -> dict[str, Object]:
         options = ListOptions(label_selector=f"{PART_OF}=trainmaster")
-        return {pod["metadata"]["name"]: pod for pod in (await self._client.list(PODS, NAMESPACE, options)).items}
+        return {obj["metadata"]["name"]: obj for obj in (await self._client.list(gvr, NAMESPACE, options)).items}
 
     async def sync(self) -> None:
-        """Updates the Pods."""
-        shown = await self._list_shown()
-        for name, pod in shown.items():
-            if name not in self._checks or "deletionTimestamp" in pod["metadata"]:
-                await self._remove(pod)
+        """Updates the Pods and the Deployments."""
+        pods = await self._remove_stale(PODS)
+        deployments = await self._remove_stale(DEPLOYMENTS)
         for name, check in self._checks.items():
-            known = shown.get(name)
-            if known is not None and "deletionTimestamp" in known["metadata"]:
-                known = None
-            await self._show(name, known, check())
+            trouble = check()
+            await self._show_pod(name, pods.get(name), trouble)
+            await self._show_deployment(name, deployments.get(name), trouble)
 
-    async def _remove(self, pod: Object) -> None:
+    async def _remove_stale(self, gvr: GVR) -> dict[str, Object]:
+        """Removes objects of parts that no longer exist, and Pods of another version. Returns the others, by name."""
+        current = {}
+        for name, obj in (await self._list_shown(gvr)).items():
+            is_replaced = gvr == PODS and obj["spec"]["containers"][0]["image"] != IMAGE
+            if name not in self._checks or is_replaced or "deletionTimestamp" in obj["metadata"]:
+                await self._remove(gvr, obj)
+            else:
+                current[name] = obj
+        return current
+
+    async def _remove(self, gvr: GVR, obj: Object) -> None:
         """Immediately, because there is no process to wait for."""
-        meta = pod["metadata"]
+        meta = obj["metadata"]
         try:
-            await self._client.delete(PODS, meta["name"], NAMESPACE, DeleteOptions(grace_seconds=0, uid=meta["uid"]))
+            await self._client.delete(gvr, meta["name"], NAMESPACE, DeleteOptions(grace_seconds=0, uid=meta["uid"]))
         except NotFound:
             return
 
-    async def _show(self, name: str, pod: Object | None, trouble: str) -> None:
+    async def _show_pod(self, name: str, pod: Object | None, trouble: str) -> None:
         if pod is None:
             pod = await self._client.create(PODS, build_pod(name, self._node), NAMESPACE)
         status = build_status(pod, trouble, self._started, self._clock.now())
-        before = read_status(pod)
+        await self._write_status(PODS, pod, status)
+
+    async def _show_deployment(self, name: str, deployment: Object | None, trouble: str) -> None:
+        if deployment is None:
+            deployment = await self._client.create(DEPLOYMENTS, build_deployment(name), NAMESPACE)
+        elif deployment["spec"]["template"]["spec"]["containers"][0]["image"] != IMAGE:
+            patch = {"metadata": {"uid": deployment["metadata"]["uid"]}, "spec": build_deployment(name)["spec"]}
+            deployment = await self._client.patch(DEPLOYMENTS, name, PatchType.MERGE, patch, NAMESPACE)
+        status = build_deployment_status(deployment, trouble, self._clock.now())
+        await self._write_status(DEPLOYMENTS, deployment, status)
+
+    async def _write_status(self, gvr: GVR, obj: Object, status: Object) -> None:
+        """Writes the fields that have changed, if any."""
+        before = read_status(obj)
         changed = {key: value for key, value in status.items() if before.get(key) != value}
         if changed:
-            patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": changed}
-            await self._client.patch(PODS, name, PatchType.MERGE, patch, NAMESPACE, subresource="status")
+            meta = obj["metadata"]
+            patch = {"metadata": {"uid": meta["uid"]}, "status": changed}
+            await self._client.patch(gvr, meta["name"], PatchType.MERGE, patch, NAMESPACE, subresource="status")
+
+
+def _build_labels(name: str) -> dict[str, str]:
+    return {PART_OF: "trainmaster", NAME: name, "app.kubernetes.io/component": "manager"}
+
+
+def _build_pod_spec() -> Object:
+    return {
+        "hostNetwork": True,
+        "priorityClassName": "system-cluster-critical",
+        "containers": [{"name": "manager", "image": IMAGE}],
+        "tolerations": [{"operator": "Exists"}],
+    }
 
 
 def build_pod(name: str, node: str) -> Object:
-    labels = {PART_OF: "trainmaster", "app.kubernetes.io/name": name, "app.kubernetes.io/component": "manager"}
+    meta = {"name": name, "namespace": NAMESPACE, "labels": _build_labels(name), "annotations": {MIRROR: name}}
     return {
-        "apiVersion": "v1",
+        "apiVersion": PODS.api_version,
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels, "annotations": {MIRROR: name}},
+        "metadata": meta,
+        "spec": {"nodeName": node, **_build_pod_spec()},
+    }
+
+
+def build_deployment(name: str) -> Object:
+    labels = _build_labels(name)
+    return {
+        "apiVersion": DEPLOYMENTS.api_version,
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
         "spec": {
-            "nodeName": node,
-            "hostNetwork": True,
-            "priorityClassName": "system-cluster-critical",
-            "containers": [{"name": "manager", "image": f"trainmaster:{__version__}"}],
-            "tolerations": [{"operator": "Exists"}],
+            "replicas": 1,
+            "selector": {"matchLabels": {NAME: name}},
+            "strategy": {"type": "Recreate"},
+            "template": {"metadata": {"labels": labels}, "spec": _build_pod_spec()},
         },
     }
 
@@ -154,11 +200,37 @@ def build_status(pod: Object, trouble: str, started: datetime, now: datetime) ->
     }
 
 
+def build_deployment_status(deployment: Object, trouble: str, now: datetime) -> Object:
+    available = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    if trouble:
+        available = ("False", "MinimumReplicasUnavailable", trouble)
+    progressing = ("True", "NewReplicaSetAvailable", "The part has been started.")
+    conditions = []
+    for kind, (status, reason, message) in (("Available", available), ("Progressing", progressing)):
+        since = _find_since(deployment, kind, status, now)
+        times = {"lastUpdateTime": since, "lastTransitionTime": since}
+        conditions.append({"type": kind, "status": status, "reason": reason, "message": message, **times})
+    return {
+        "observedGeneration": deployment["metadata"]["generation"],
+        "replicas": 1,
+        "updatedReplicas": 1,
+        "readyReplicas": 0 if trouble else 1,
+        "availableReplicas": 0 if trouble else 1,
+        "unavailableReplicas": 1 if trouble else 0,
+        "conditions": conditions,
+    }
+
+
+def _find_since(obj: Object, kind: str, status: str, now: datetime) -> str:
+    """Since when the condition has had this status."""
+    before = find_condition(list_conditions(obj), kind)
+    if before is not None and before.get("status") == status:
+        return str(before["lastTransitionTime"])
+    return format_time(now)
+
+
 def _build_condition(pod: Object, kind: str, reason: str, message: str, now: datetime) -> Object:
     status = "False" if reason else "True"
-    before = find_condition(list_conditions(pod), kind)
-    since = format_time(now)
-    if before is not None and before.get("status") == status:
-        since = before["lastTransitionTime"]
+    since = _find_since(pod, kind, status, now)
     condition: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
     return {**condition, "reason": reason, "message": message} if reason else condition
