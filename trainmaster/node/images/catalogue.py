@@ -121,6 +121,7 @@ class Images:
             packages=found.base.packages,
             made=found.made is not None,
             command=rule.command,
+            default_args=rule.default_args,
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,

@@ -30,6 +30,9 @@ class Environment:
     """It was created by installing packages: its content may be used only with the Pod's rights."""
     command: tuple[str, ...] = ()
     """For containers without a command, like an image's entry point."""
+    default_args: tuple[str, ...] = ()
+    """The command line of containers that have neither command nor args, if there is no entry point, like an image's
+    CMD. Args without a command are then a command line too."""
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs of the image that this machine replaces, by the name or path that Pods use."""
     variables: Mapping[str, str] = field(default_factory=dict)

@@ -48,6 +48,8 @@ class ImageRule:
     packages: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    default_args: tuple[str, ...] = ()
+    """Only in shipped rules."""
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Only in shipped rules."""
     gang: bool = False

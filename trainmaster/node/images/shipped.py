@@ -47,15 +47,18 @@ def add_remote_start(rule: ImageRule) -> ImageRule:
     )
 
 
+_SHELL = ("bash",)
+"""What all images based on Ubuntu run by default. Without input it ends immediately, successfully."""
+
 SHIPPED: tuple[ImageRule, ...] = (
     _initializer("dataset"),
     _initializer("model"),
-    ImageRule("*/trainer/deepspeed-runtime*"),
-    ImageRule("*/trainer/mlx-runtime*"),
-    ImageRule("*pytorch/pytorch*"),
-    ImageRule("*tensorflow/tensorflow*"),
-    ImageRule("*/trainer/torchtune-trainer*"),
-    ImageRule("*/trainer/xgboost-runtime*"),
-    ImageRule("*/nvidia/jax*"),
-    ImageRule("docker.io/library/python*"),
+    ImageRule("*/trainer/deepspeed-runtime*", default_args=_SHELL),
+    ImageRule("*/trainer/mlx-runtime*", default_args=_SHELL),
+    ImageRule("*pytorch/pytorch*", default_args=_SHELL),
+    ImageRule("*tensorflow/tensorflow*", default_args=_SHELL),
+    ImageRule("*/trainer/torchtune-trainer*", default_args=_SHELL),
+    ImageRule("*/trainer/xgboost-runtime*", default_args=_SHELL),
+    ImageRule("*/nvidia/jax*", default_args=_SHELL),
+    ImageRule("docker.io/library/python*", default_args=("python3",)),
 )

@@ -180,7 +180,10 @@ def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api
 
 
 def _build_command(container: Fields, image: Environment) -> list[str]:
+    args = list_items(container, "args")
     command = list(container.get("command") or image.command)
+    if not command and image.default_args:
+        return list(args or image.default_args)
     if not command:
         raise LaunchError(
             START_ERROR,
@@ -191,7 +194,7 @@ def _build_command(container: Fields, image: Environment) -> list[str]:
     if stand_in is not None:
         # The replacement takes none of the program's arguments.
         return list(stand_in)
-    return [*command, *list_items(container, "args")]
+    return [*command, *args]
 
 
 def _build_directory(container: Fields, rewriter: Rewriter, layout: Layout, site: Site, bound: Sequence[Bound]) -> str:
@@ -249,6 +252,10 @@ def _list_notes(container: Fields, prepared: Prepared, bound: Sequence[Bound]) -
     stand_in = image.stand_ins.get(next(iter(container.get("command") or image.command), ""))
     if stand_in:
         notes.append(f"{container['command'][0]} is run as {' '.join(stand_in)}")
+    if not (container.get("command") or container.get("args") or image.command):
+        notes.append(
+            f"the container has no command, so it runs what the image would run: {' '.join(image.default_args)}"
+        )
     if plain:
         sealed = [entry.target for entry in bound if entry.read_only and not entry.volume.live]
         if sealed:

@@ -49,6 +49,17 @@ def test_a_container_without_a_command_uses_that_of_the_rule(tmp_path: Path) -> 
     assert not caught.value.retry
 
 
+def test_a_container_without_command_and_args_runs_what_its_image_runs_by_default(tmp_path: Path) -> None:
+    image = Environment("/python", default_args=("/bin/sh", "-e"))
+    spec, notes = build(tmp_path, {"command": []}, image=image)
+    assert spec.argv == ("/bin/sh", "-e")
+    assert "the container has no command, so it runs what the image would run: /bin/sh -e" in notes
+    spec, notes = build(tmp_path, {"command": [], "args": ["/bin/echo", "x"]}, image=image)
+    assert spec.argv == ("/bin/echo", "x")
+    assert "no command" not in notes
+    assert build(tmp_path, {"command": ["/bin/echo"]}, image=image)[0].argv == ("/bin/echo",)
+
+
 def test_a_stand_in_takes_the_place_of_the_images_program(tmp_path: Path) -> None:
     image = Environment("/python", stand_ins={"/usr/sbin/sshd": ("/bin/echo", "stand-in")})
     spec, notes = build(tmp_path, {"command": ["/usr/sbin/sshd"], "args": ["-De"]}, image=image)
