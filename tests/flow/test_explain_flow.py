@@ -260,6 +260,35 @@ def test_a_job_too_large_for_the_machine_is_told_what_fits() -> None:
     run_virtual(main(), limit=86_400)
 
 
+def test_overcommitted_cpus_let_more_run_and_widen_no_quota() -> None:
+    async def main() -> None:
+        async with running("2") as plant:
+
+            async def offer(cpu: str) -> None:
+                status = {"status": {"capacity": {"cpu": "2"}, "allocatable": {"cpu": cpu}}}
+                await plant.client.patch(NODES, "local", PatchType.MERGE, status, subresource="status")
+                await plant.cluster.clock.sleep(3)
+
+            await offer("2")
+            await submit(plant, make_job("three", 3, cpu="1"))
+            found = ask(plant, "three")
+            assert [change.kind for change in found.changes] == ["nodes", "resources", "node"]
+            assert found.changes[-1].text == "if jobs shared the 2 CPUs of node local, and ran slower"
+            assert found.changes[-1].how.startswith("set overcommit = 1.5 under [node]")
+            await offer("3")
+            assert await is_running(plant, "three")
+            text = "jobs on node local share its 2 CPUs: together they may request 3 (setting node.overcommit)"
+            assert text in ask(plant, "three").facts
+            await offer("8")
+            meta = {"name": "q", "namespace": "default"}
+            quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": {"cpu": "4"}}}
+            await plant.client.create(RESOURCE_QUOTAS, quota, "default")
+            await submit(plant, make_job("more", 2, cpu="1"))
+            assert "exceeded quota: q" in ask(plant, "more").sentence
+
+    run_virtual(main(), limit=86_400)
+
+
 @pytest.mark.parametrize("obstacle", ["cordon", "taint", "selector"])
 def test_what_is_proposed_for_the_node_lets_the_job_start_in_its_place(obstacle: str) -> None:
     async def main() -> None:

@@ -25,6 +25,7 @@ def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:
         raise HomeError(f"setting node.{read.problems[0]}")
     return NodeShape(
         cpus=settings.cpus or None,
+        overcommit=settings.overcommit,
         memory_mib=settings.memory_mib or None,
         gpus=settings.gpus or None,
         pods=settings.pods,

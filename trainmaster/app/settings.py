@@ -190,6 +190,10 @@ class NodeOptions:
     overrides it."""
     cpus: float = 0.0
     """CPUs for all jobs together; 0: all that this process may use."""
+    overcommit: float = 1.0
+    """How many CPUs jobs may request for each that there is. With 2, jobs that request twice as many run at the same
+    time and share them, so they are slower (docs/scheduling.md). Memory and GPUs are never shared; limits of containers
+    and quotas of tenants do not change."""
     memory_mib: int = 0
     """Memory for all jobs together, in MiB; 0: all of it."""
     gpus: int = 0
@@ -283,9 +287,9 @@ _MAY_BE_ZERO = frozenset(
     }
 )
 # Smaller limits would refuse writes of the server itself.
-_MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000}
+_MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000, "node.overcommit": 1}
 # json_depth: the JSON writer cannot write deeper objects.
-_MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200}
+_MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200, "node.overcommit": 100}
 
 
 # Values that earlier versions accepted.

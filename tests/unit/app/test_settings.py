@@ -54,6 +54,7 @@ def test_a_missing_default_file_is_fine_and_a_missing_named_file_is_an_error(tmp
         pytest.param("[server]\nport = true\n", "server.port must be a whole number, not True", id="bool for a number"),
         pytest.param("[server]\nport = 70000\n", "server.port must be 0 to 65535, not 70000", id="port out of range"),
         pytest.param("[limits]\nbody_bytes = 0\n", "limits.body_bytes must be 1 or more, not 0", id="a limit of zero"),
+        pytest.param("[node]\novercommit = 0.5\n", "node.overcommit must be 1 to 100, not 0.5", id="less than all"),
         pytest.param("[log]\nlevel = 'loud'\n", "must be one of debug, info, warning, error, not 'loud'", id="choice"),
         pytest.param("[server]\nnames = 'a'\n", "server.names must be a list of texts, not 'a'", id="text for a list"),
         pytest.param("[server\n", "is not valid TOML", id="broken file"),

@@ -57,7 +57,7 @@ CONTAINER: FidelityTable = {
     "resources": {
         "claims": (R, "no dynamic resource allocation"),
         "limits": (A, "CPU, memory and devices; enforcement depends on the machine and is shown on the Node"),
-        "requests": H,
+        "requests": (H, "reserved for the job; with the setting node.overcommit jobs share CPUs"),
     },
     "restartPolicy": (A, "Always, for sidecars in init containers; otherwise refused"),
     "restartPolicyRules": R,

@@ -67,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--gpu", default="", metavar="N", help="GPUs per node")
     add("--cpu", default="", metavar="N", help="CPUs per node")
+    add(
+        "--overcommit",
+        action="store_true",
+        help="do not reserve the CPUs of --cpu: share them with other nodes and jobs",
+    )
     add("--memory", default="", metavar="AMOUNT", help="memory per node, such as 4Gi")
     add("--package", action="append", default=[], metavar="REQUIREMENT", help="Python package to install")
     add("--requirements", default="", metavar="FILE", help="install packages from a file")
@@ -115,6 +120,8 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         raise RunOptionError(f"--nodes {options.nodes}: a job has at least one node")
     if options.max_restarts < 0:
         raise RunOptionError(f"--max-restarts {options.max_restarts}: write 0 or more")
+    if options.overcommit and not options.cpu:
+        raise RunOptionError("--overcommit goes with --cpu: without it, the job reserves no CPUs that could be shared")
     root = None if options.no_code else program.root
     mounts: list[RequestedMount] = [run_options.parse_volume(text, Path.cwd(), root) for text in options.volume]
     variables: list[SecretVariable] = []
@@ -140,6 +147,7 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         secret_variables=tuple(variables),
         secrets=tuple(secrets),
         resources=run_options.parse_resources(options.gpu, options.cpu, options.memory),
+        overcommits=options.overcommit,
         labels=run_options.parse_labels(options.label),
         packages=(*options.package, *_read_requirements(options.requirements)),
         ttl_seconds=_read_span("--ttl", options.ttl),

@@ -40,7 +40,8 @@ def explain_room(request: JobRequest, nodes: list[Object]) -> str | None:
         text = f"{request.nodes} nodes can never run here: at most {limit} Pods run at the same time"
         return f"{text} (setting node.pods); use --nodes {limit} or less"
     for name, amount in request.resources.items():
-        each = quantity.parse(str(amount))
+        is_shared = name == "cpu" and request.overcommits
+        each = quantity.parse("0" if is_shared else str(amount))
         offered = [str(read_fields(node, "status", "allocatable").get(name, "0")) for node in nodes]
         fitting = sum(int(quantity.parse(total) // each) for total in offered) if each > 0 else request.nodes
         if fitting >= request.nodes:
@@ -51,5 +52,6 @@ def explain_room(request: JobRequest, nodes: list[Object]) -> str | None:
         if not quantity.parse(most):
             return f"{text}this machine has no {name}; leave out {option}"
         helps = f"use --nodes {fitting}, or a smaller {option}" if fitting else f"use a smaller {option}"
-        return f"{text}the machine has {_show(most)} for jobs; {helps}"
+        shares = ", or --overcommit to let the nodes share the CPUs" if name == "cpu" else ""
+        return f"{text}the machine has {_show(most)} for jobs; {helps}{shares}"
     return None

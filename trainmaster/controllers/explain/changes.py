@@ -234,6 +234,20 @@ class WhatIf:
                     return obstacle.change
         return None
 
+    def list_sharing(self, verdict: SchedulingVerdict) -> list[UnblockingChange]:
+        """If the node has fewer CPUs than the job requests: overcommitting them."""
+        node = self._world.find(NODES, "", NODE)
+        has = read_amounts(Node(node).capacity).get(CPU, 0) if node is not None else 0
+        if verdict.lacking != (CPU,) or not has or self.repairs:
+            return []
+        factor = -(-verdict.need[CPU] * 2 // has) / 2
+        offered = {"status": {"allocatable": {CPU: f"{round(has * factor)}m"}}}
+        if not self._starts(lambda world: world.put(NODES, merge.apply(node or {}, offered))):
+            return []
+        text = f"if jobs shared the {name_amount(CPU, has)} of node {NODE}, and ran slower"
+        how = f"set overcommit = {factor:g} under [node] in the server's config.toml, and restart the server"
+        return [UnblockingChange("node", text, how, loss=1.0)]
+
     def _list_pods(self) -> list[Pod]:
         """One waiting Pod of each role; the others have the same template."""
         jobset = self._world.find(JOB_SETS, self.namespace, self.name)

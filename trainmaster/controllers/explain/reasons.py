@@ -28,11 +28,12 @@ from trainmaster.controllers.scheduler.node_room import NodeRoom
 from trainmaster.controllers.scheduler.queue_pass import SchedulingVerdict, VerdictKind
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
-from trainmaster.controllers.scheduler.sentences import list_all_obstacles
+from trainmaster.controllers.scheduler.sentences import describe_overcommit, list_all_obstacles
 from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.jobs.janitor import describe_age
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod, read_waiting
 from trainmaster.jobs.models.training import (
     COMPLETE,
@@ -230,6 +231,8 @@ class _Explainer:
         questions = self._ask() if self._proposals else None
         if questions is not None:
             changes = questions.list_changes(verdict.lacking)
+            if verdict.kind is VerdictKind.STUCK:
+                changes += questions.list_sharing(verdict)
             if verdict.kind is VerdictKind.WAITS:
                 unblock = [self._tell_release(label) for label in questions.list_releases()]
                 unblock = unblock or [_tell_long_wait(verdict)]
@@ -357,6 +360,10 @@ class _Explainer:
         ttl = self._find_ttl()
         if ttl:
             yield ttl
+        node = self._find_node()
+        shared = describe_overcommit(Node(node)) if node is not None else ""
+        if shared:
+            yield shared
 
     def _find_ttl(self) -> str:
         term = find_ttl(self._job.raw, find_retention_runtime(self._view, self._job), read_retention(self._view))

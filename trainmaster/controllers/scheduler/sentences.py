@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from trainmaster.api.pods.requests import CPU, GPU, PODS, render_amount
+from trainmaster.api.pods.requests import CPU, GPU, PODS, read_amounts, render_amount
 from trainmaster.controllers.scheduler.ledger import Gang
 from trainmaster.controllers.scheduler.node_room import NodeRoom
 from trainmaster.controllers.scheduler.placement import Obstacle
 from trainmaster.controllers.scheduler.queue_pass import SHOWN, SchedulingVerdict, VerdictKind
+from trainmaster.jobs.models.nodes import Node
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _NAMED = 3
@@ -62,6 +63,15 @@ def name_amount(name: str, amount: int) -> str:
     if name in ("memory", "ephemeral-storage"):
         return f"{render_amount(name, amount)} of {name}"
     return f"{amount} of {name}"
+
+
+def describe_overcommit(node: Node) -> str:
+    """Whether jobs may request more CPUs than the node has; "" if not."""
+    has, offers = (read_amounts(amounts).get(CPU, 0) for amounts in (node.capacity, node.allocatable))
+    if not 0 < has < offers:
+        return ""
+    owned, offered = name_amount(CPU, has), render_amount(CPU, offers)
+    return f"jobs on node {node.name} share its {owned}: together they may request {offered} (setting node.overcommit)"
 
 
 def _describe_need(verdict: SchedulingVerdict, room: NodeRoom, name: str) -> str:

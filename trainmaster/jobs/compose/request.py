@@ -62,6 +62,8 @@ class JobRequest:
     """Secrets whose keys all become variables."""
     resources: Mapping[str, str | int] = field(default_factory=dict)
     """Per node."""
+    overcommits: bool = False
+    """Whether the CPUs are only a limit, and none are reserved."""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()

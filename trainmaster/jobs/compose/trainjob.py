@@ -135,7 +135,9 @@ def _build_trainer(request: JobRequest) -> Object:
     if env:
         trainer["env"] = env
     if request.resources:
-        trainer["resourcesPerNode"] = {"requests": dict(request.resources), "limits": dict(request.resources)}
+        shared = {"cpu": "0"} if request.overcommits and "cpu" in request.resources else {}
+        requests = {**request.resources, **shared}
+        trainer["resourcesPerNode"] = {"requests": requests, "limits": dict(request.resources)}
     return trainer
 
 

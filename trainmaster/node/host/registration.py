@@ -62,6 +62,8 @@ class NodeShape:
     cpus: float | None = None
     memory_mib: int | None = None
     gpus: int | None = None
+    overcommit: float = 1.0
+    """How many CPUs are offered to Pods for each that there is."""
     pods: int = 1000
     min_free_disk_mib: int = 1024
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -305,7 +307,8 @@ def _build_amounts(
     memory = hardware.memory_bytes if shape.memory_mib is None else shape.memory_mib * MIB
     capacity = {"cpu": _render_cpu(cpus), "memory": f"{memory // 1024}Ki", "pods": str(shape.pods)}
     kept = _KEPT_MEMORY if shape.memory_mib is None else 0
-    allocatable = {**capacity, "memory": f"{max(0, memory - kept) // 1024}Ki"}
+    offered = _render_cpu(round(cpus * shape.overcommit))
+    allocatable = {**capacity, "cpu": offered, "memory": f"{max(0, memory - kept) // 1024}Ki"}
     if health is not None:
         free = max(0, health.disk_bytes - decide_thresholds(health.disk_bytes, shape.min_free_disk_mib * MIB)[0])
         capacity["ephemeral-storage"] = f"{health.disk_bytes // 1024}Ki"

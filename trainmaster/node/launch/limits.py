@@ -16,7 +16,7 @@ def build_limits(container: Fields) -> ResourceLimits:
     return ResourceLimits(
         memory=_amount(limits, "memory", 1),
         cpu_millis=_amount(limits, "cpu", 1000),
-        cpu_shares_millis=_amount(requests, "cpu", 1000) or _amount(limits, "cpu", 1000),
+        cpu_shares_millis=_count_shares(limits, requests),
     )
 
 
@@ -40,6 +40,11 @@ def _combine(main: Iterable[int], first: Iterable[int]) -> int:
     if not all(amounts) or not all(before):
         return 0
     return max(sum(amounts), *before, 0)
+
+
+def _count_shares(limits: Fields, requests: Fields) -> int:
+    """As in the kubelet: a request of 0 has the least weight, a missing one that of the limit."""
+    return max(1, _amount(requests, "cpu", 1000)) if "cpu" in requests else _amount(limits, "cpu", 1000)
 
 
 def _amount(amounts: Fields, name: str, scale: int) -> int:

@@ -23,6 +23,7 @@ def test_what_fits_is_not_talked_about() -> None:
     assert explain(2, [MACHINE], cpu="2", memory="8Gi") is None
     assert explain(1, [MACHINE], cpu="500m") is None
     assert explain(4, [MACHINE, BIG], cpu="2") is None
+    assert explain_room(JobRequest("job", nodes=5, resources={"cpu": "1"}, overcommits=True), [MACHINE]) is None
     assert explain(100, [SMALL]) is None
     assert explain(101, [SMALL, SMALL]) is None
     assert explain(101, []) is None
@@ -39,7 +40,12 @@ def test_what_fits_is_not_talked_about() -> None:
             "use --nodes 2, or a smaller --memory",
         ),
         (1, BIG, {"memory": "64Gi"}, "the machine has 23.4Gi for jobs; use a smaller --memory"),
-        (1, MACHINE, {"cpu": "5"}, "the machine has 4 for jobs; use a smaller --cpu"),
+        (
+            1,
+            MACHINE,
+            {"cpu": "5"},
+            "the machine has 4 for jobs; use a smaller --cpu, or --overcommit to let the nodes share the CPUs",
+        ),
         (
             101,
             SMALL,

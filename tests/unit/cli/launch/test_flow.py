@@ -111,6 +111,7 @@ def test_what_cannot_run_is_told(words: list[str], text: str) -> None:
     [
         (["--nodes", "0", "train.py"], "--nodes 0"),
         (["--max-restarts", "-1", "train.py"], "--max-restarts"),
+        (["--overcommit", "train.py"], "--overcommit goes with --cpu"),
         (["--ttl", "soon", "train.py"], "--ttl"),
         (["--nproc", "2", "src/plain.py"], "--nproc 2"),
     ],

@@ -126,6 +126,15 @@ def test_what_the_command_line_says_stands_in_public_fields() -> None:
     }
 
 
+def test_overcommitted_cpus_are_a_limit_and_not_reserved() -> None:
+    request = make_request(resources={"cpu": "1", "memory": "1Gi"}, overcommits=True)
+    trainer = compose(request, load("torch-distributed"), SHAPE).trainjob["spec"]["trainer"]
+    assert trainer["resourcesPerNode"] == {
+        "requests": {"cpu": "0", "memory": "1Gi"},
+        "limits": {"cpu": "1", "memory": "1Gi"},
+    }
+
+
 def test_mounts_packages_and_code_patch_every_job_in_which_the_program_runs() -> None:
     request = make_request(
         mounts=(

@@ -142,6 +142,18 @@ def test_settings_go_over_what_is_found() -> None:
     play(test)
 
 
+def test_cpus_are_overcommitted_and_nothing_else() -> None:
+    async def test(setting: Setting) -> None:
+        setting.shape = NodeShape(cpus=2.5, memory_mib=4096)
+        plain = (await setting.look())["status"]
+        setting.shape, setting.keeper = NodeShape(cpus=2.5, memory_mib=4096, overcommit=3), None
+        shared = (await setting.look())["status"]
+        assert shared["capacity"] == plain["capacity"]
+        assert shared["allocatable"] == {**plain["allocatable"], "cpu": "7500m"}
+
+    play(test)
+
+
 def test_a_full_disk_keeps_new_pods_away_until_there_is_room_again() -> None:
     async def test(setting: Setting) -> None:
         await setting.look()

@@ -265,6 +265,14 @@ def test_resources_become_limits(tmp_path: Path) -> None:
     assert spec.limits == ResourceLimits(memory=1 << 30, cpu_millis=1500, cpu_shares_millis=1000)
 
 
+@pytest.mark.parametrize(("requests", "shares"), [({"cpu": "0"}, 1), ({}, 2000), ({"cpu": "500m"}, 500)])
+def test_a_container_that_requests_no_cpu_has_the_least_weight(
+    tmp_path: Path, requests: dict[str, str], shares: int
+) -> None:
+    spec, _ = build(tmp_path, {"resources": {"limits": {"cpu": "2"}, "requests": requests}}, level=FULL)
+    assert (spec.limits.cpu_millis, spec.limits.cpu_shares_millis) == (2000, shares)
+
+
 def test_termination_messages_and_terminals_are_passed_on(tmp_path: Path) -> None:
     container = {"terminationMessagePath": "/tmp/m", "terminationMessagePolicy": "FallbackToLogsOnError"}
     spec, _ = build(tmp_path, {**container, "stdin": True, "stdinOnce": True, "tty": True})
