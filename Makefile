@@ -16,7 +16,8 @@ venv: ## Create .venv with the package and its test tools (other targets do this
 setup: ## Create .venv and everything for the tests: control plane, training frameworks (once, about 15 minutes)
 	@$(PYTHON) tools/bootstrap.py --tools
 
-demo: venv ## Train a PyTorch model on two nodes and clean up (DEMO=numpy: without torch)
+demo: ## Train a PyTorch model on two nodes and clean up (DEMO=numpy: without torch)
+	@$(PYTHON) tools/bootstrap.py --package-only
 	@$(RUN) tools/demo.py
 
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)

@@ -1,8 +1,8 @@
 """Makes the virtual environment `.venv` from nothing but a python3; the first step of every `make` target.
 
 Runs under the system's Python, so standard library only. Does nothing when pyproject.toml has not changed since the
-last time. `--tools` also builds the programs of tools/toolbox.py (the real control plane, kubectl). What is missing
-and cannot be had ends with one sentence that says what to do.
+last time. `--package-only` leaves out what only tests need; `--tools` also builds the programs of tools/toolbox.py (the
+real control plane, kubectl). What is missing and cannot be had ends with one sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".trainmaster-installed"
 PYTHON = VENV / "bin" / "python"
+EXTRAS = ("dev", "clients")
+"""The optional dependencies that tests need."""
 
 # Measured: the environment takes 0.4 GB; Go's caches and the built programs take 6 GB the first time, the training
 # frameworks as much again.
@@ -64,16 +67,16 @@ def ensure_venv_module() -> None:
             raise Stop(f"apt-get {step[0]} failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
 
 
-def wanted_stamp() -> str:
+def wanted_stamp(extras: Sequence[str] = EXTRAS) -> str:
     """A stamp of the dependencies, the Python version and the path; the environment is current while it is the same."""
     digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
-    digest.update(f"{sys.version_info[:2]} {VENV}".encode())
+    digest.update(f"{sys.version_info[:2]} {VENV} {','.join(extras)}".encode())
     return digest.hexdigest()
 
 
-def ensure_environment() -> None:
-    stamp = wanted_stamp()
-    if PYTHON.exists() and STAMP.exists() and STAMP.read_text() == stamp:
+def ensure_environment(extras: Sequence[str] = EXTRAS) -> None:
+    enough = {wanted_stamp(extras), wanted_stamp(EXTRAS)}
+    if PYTHON.exists() and STAMP.exists() and STAMP.read_text() in enough:
         return
     check_disk(ROOT, ENVIRONMENT_GB, "The Python environment")
     began = time.monotonic()
@@ -81,10 +84,10 @@ def ensure_environment() -> None:
         ensure_venv_module()
         print(f"making {VENV.name} with Python {sys.version.split()[0]}", flush=True)
         run([sys.executable, "-m", "venv", "--clear", str(VENV)], "Making the virtual environment")
-    print("installing Trainmaster and what its tests need", flush=True)
+    print(f"installing Trainmaster{' and what its tests need' if extras else ''}", flush=True)
     pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*pip, "--editable", ".[dev,clients]"], "Installing the Python packages")
-    STAMP.write_text(stamp)
+    run([*pip, "--editable", f".[{','.join(extras)}]" if extras else "."], "Installing the Python packages")
+    STAMP.write_text(wanted_stamp(extras))
     print(f"environment ready in {time.monotonic() - began:.0f} s", flush=True)
 
 
@@ -111,11 +114,13 @@ def ensure_tools() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make the virtual environment, and with --tools the test programs.")
-    parser.add_argument("--tools", action="store_true", help="also build what the tests compare us with")
+    level = parser.add_mutually_exclusive_group()
+    level.add_argument("--package-only", action="store_true", help="without the packages that only tests need")
+    level.add_argument("--tools", action="store_true", help="also build what the tests compare us with")
     options = parser.parse_args()
     try:
         check_python()
-        ensure_environment()
+        ensure_environment(() if options.package_only else EXTRAS)
         compile_sources()
         if options.tools:
             ensure_tools()

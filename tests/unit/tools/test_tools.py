@@ -156,3 +156,34 @@ def test_without_venv_an_ordinary_user_gets_one_sentence(monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(bootstrap.Stop, match="apt-get install python3-venv"):
         bootstrap.ensure_venv_module()
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "installs"),
+    [
+        pytest.param(None, (), ".", id="the demo installs what users need"),
+        pytest.param(None, bootstrap.EXTRAS, ".[dev,clients]", id="the tests install their tools"),
+        pytest.param((), bootstrap.EXTRAS, ".[dev,clients]", id="the tests after the demo"),
+        pytest.param((), (), "", id="the demo again"),
+        pytest.param(bootstrap.EXTRAS, (), "", id="the demo after the tests"),
+        pytest.param(bootstrap.EXTRAS, bootstrap.EXTRAS, "", id="the tests again"),
+    ],
+)
+def test_the_environment_gets_only_what_is_missing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    installed: tuple[str, ...] | None,
+    wanted: tuple[str, ...],
+    installs: str,
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(bootstrap, "STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(bootstrap, "run", lambda command, what: commands.append(command))
+    if installed is not None:
+        bootstrap.STAMP.write_text(bootstrap.wanted_stamp(installed))
+    bootstrap.ensure_environment(wanted)
+    assert [command[-1] for command in commands] == ([installs] if installs else [])
+    commands.clear()
+    bootstrap.ensure_environment(wanted)
+    assert commands == []
