@@ -1,8 +1,8 @@
 """The files in /etc that a Pod has of its own: hosts, hostname, resolv.conf, nsswitch.conf.
 
 They are in the Pod's directory and bind-mounted over the machine's. A bind mount refers to the file and not its name,
-so an update must overwrite the file, and atomically for readers: with one write of a block that is padded with newlines
-and never shrinks.
+so an update must overwrite the file, and readers must see complete lines at every moment: the file gets its size with
+newlines at the end before or after its content is replaced with one write.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from collections.abc import Sequence
 
 from trainmaster.shim.protocol import OWN_NETWORK, Mount, SandboxSpec, write_whole
 
-_BLOCK = 4096
 _MOST = 1 << 20
 """A Pod whose user may write the file can make it arbitrarily long; this much of it is overwritten."""
 _LOCAL = (("127.0.0.1", "localhost"), ("::1", "localhost", "ip6-localhost", "ip6-loopback"))
 _RESOLV = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"
 
 
-def build_hosts(lines: Sequence[Sequence[str]], at_least: int = 0) -> bytes:
-    text = "".join("\t".join((line[0], " ".join(line[1:]))) + "\n" for line in (*_LOCAL, *lines)).encode()
-    size = max(at_least, -(-len(text) // _BLOCK) * _BLOCK)
-    return text + b"\n" * (size - len(text))
+def build_hosts(lines: Sequence[Sequence[str]]) -> bytes:
+    return "".join("\t".join((line[0], " ".join(line[1:]))) + "\n" for line in (*_LOCAL, *lines)).encode()
 
 
 def build_nsswitch(machine: str) -> str:
@@ -60,10 +57,11 @@ def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:
     path = f"{directory}/etc/hosts"
     handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        size = os.fstat(handle).st_size
-        os.pwrite(handle, build_hosts(lines, min(size, _MOST)), 0)
-        if size > _MOST:
-            os.ftruncate(handle, _MOST)
+        content, size = build_hosts(lines), os.fstat(handle).st_size
+        if len(content) > size:
+            os.pwrite(handle, b"\n" * (len(content) - size), size)
+        os.pwrite(handle, content + b"\n" * (min(size, _MOST) - len(content)), 0)
+        os.ftruncate(handle, len(content))
     finally:
         os.close(handle)
 
