@@ -37,12 +37,18 @@ def test_no_client_holds_a_larger_revision_than_a_restored_server(person: Person
     newest = json.loads(person.kubectl("get", "configmap", "later", "-o", "json"))["metadata"]["resourceVersion"]
     answer = person.trainmaster("restore", str(tmp_path / "copy.db"))
     assert answer.code == 5, "a running server's home must not change under it"
+    person.must("run", "--detach", "--name", "late", "--", "sleep", "1000")
+    person.must("wait", "late", "--for", "running")
     person.must("down")
-    said = person.must("restore", str(tmp_path / "copy.db"))
+    refused = person.trainmaster("restore", str(tmp_path / "copy.db"))
+    assert refused.code == 1 and "default/late-node-0-0-" in refused.err
+    said = person.must("restore", str(tmp_path / "copy.db"), "--yes")
     assert f"what was there before lies in {person.home}/store.replaced-1" in said
     person.must("up", "--detach")
     listed = json.loads(person.kubectl("get", "--raw", "/api/v1/configmaps"))
     assert int(listed["metadata"]["resourceVersion"]) > int(newest)
+    told = person.must("history", "get", "late")
+    assert "by trainmaster restore (not in the backup copy.db)" in told
 
 
 def test_a_backup_never_overwrites_a_file(person: Person, tmp_path: Path) -> None:

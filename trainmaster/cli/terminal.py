@@ -99,9 +99,9 @@ def confirm(context: CommandContext, question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not is_terminal(context.stdin):
-        raise exits.Failure("nothing was removed: there is nobody to ask; add --yes to do it")
+        raise exits.Failure("nothing was changed: there is nobody to ask; add --yes to do it")
     context.ask(f"{question} Type yes: ")
     if context.stdin.readline().strip().lower() == "yes":
         return True
-    context.note("nothing was removed")
+    context.note("nothing was changed")
     return False

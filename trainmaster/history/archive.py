@@ -154,6 +154,17 @@ class Archive:
                 self._connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(uid,) for uid in uids])
         self._adjust(before, (0, 0))
 
+    def reopen(self, ended: Sequence[str], unfinished: Sequence[str]) -> None:
+        """These jobs exist again: removes the deletion from records of ended ones, and the records of the others, which
+        are written when they end."""
+        with self._transaction("reopen records"):
+            before = self._measure_of(unfinished)
+            self._connection.executemany(
+                "UPDATE jobs SET deleted = '', deletion = NULL WHERE uid = ?", [(uid,) for uid in ended]
+            )
+            self._connection.executemany("DELETE FROM jobs WHERE uid = ?", [(uid,) for uid in unfinished])
+        self._adjust(before, (0, 0))
+
     # Reading
 
     def select(self, wanted: Filter = Filter()) -> list[RecordLine]:  # noqa: B008  # frozen

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,7 @@ from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
-from trainmaster.history import logs, purging
+from trainmaster.history import logs, purging, restores
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gathering import Gather
 from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record, merge
@@ -111,6 +111,10 @@ class Keeper:
         self._kept: set[str] = set()
         self._inherited: set[str] = set()
         """Uids of jobs archived by an earlier process that have not been seen yet."""
+        self._restored: RecordedDeletion | None = None
+        """If the objects were restored from a backup: how the jobs that are not in it were deleted."""
+        self._unlisted = set(TRAINING_KINDS)
+        """Kinds whose jobs have not been listed yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
         """JobSet uid to job uid, not stored yet. A job without a JobSet is mapped to itself."""
@@ -147,6 +151,7 @@ class Keeper:
     async def running(self) -> AsyncIterator[Keeper]:
         self._kept = await self._call(self._archive.list_kept)
         self._inherited = set(self._kept)
+        self._restored = await self._call(partial(restores.find_restore, self._archive.directory))
         try:
             async with Scope("history") as scope:
                 self._scope = scope
@@ -158,6 +163,8 @@ class Keeper:
                 scope.spawn_forever(self._follow_jobsets(), name="history.jobsets")
                 yield self
         finally:
+            with suppress(ArchiveError):
+                await self._flush()
             self._thread.shutdown()
 
     async def archive(self, job: Object) -> bool:
@@ -239,9 +246,12 @@ class Keeper:
             present = {item["metadata"]["uid"] for item in items}
             vanished = await self._call(partial(self._list_vanished, model, present))
             for job in vanished:
-                await self._record_deletion(model(job), (UNSEEN,))
+                await self._record_deletion(model(job), unseen=True)
+            if self._restored is not None:
+                await self._reopen(list(map(model, items)))
             for item in items:
                 self._see(model(item))
+            await self._finish_restore(model)
 
         async def change(event: WatchEvent) -> None:
             if event.type == "DELETED":
@@ -253,6 +263,18 @@ class Keeper:
                 self._see(model(event.object))
 
         await follow(self._client, self._clock, model.gvr, begin, change, namespace=self._namespace)
+
+    async def _reopen(self, jobs: list[TrainingJob]) -> None:
+        """After a restore: jobs that were deleted, or had ended, may exist again in an earlier state."""
+        ended = [job.uid for job in jobs if job.is_finished]
+        await self._call(partial(self._archive.reopen, ended, [job.uid for job in jobs if not job.is_finished]))
+        self._kept = await self._call(self._archive.list_kept)
+
+    async def _finish_restore(self, model: type[TrainingJob]) -> None:
+        self._unlisted -= {kind for kind, known in TRAINING_KINDS.items() if known is model}
+        if self._restored is not None and not self._unlisted:
+            await self._call(partial(restores.forget_restore, self._archive.directory))
+            self._restored = None
 
     def _list_vanished(self, model: type[TrainingJob], present: set[str]) -> list[Object]:
         """Deleted jobs of this kind, in their last known state: the stored one, which may be outdated, otherwise the
@@ -322,35 +344,39 @@ class Keeper:
         finally:
             self._slots.release()
 
-    async def _record_deletion(self, job: TrainingJob, gaps: tuple[str, ...] = ()) -> None:
-        """Stores the final record of a deleted job, with who deleted it."""
+    async def _record_deletion(self, job: TrainingJob, *, unseen: bool = False) -> None:
+        """Stores the final record of a deleted job, with who deleted it. `unseen`: while no controller was running."""
         uid = job.uid
         self._opened.pop(uid, None)
         self._noted.pop(uid, None)
         self._said.pop(uid, None)
-        if not gaps:
+        if not unseen:
             await self._client.durable(int(job.resource_version))
         failpoints.hit("history.before_last_word")
-        by, why = self._find_deleter(uid) or ("", "")
-        retention = job.retention
-        if by == CONTROL_PLANE and retention:
-            why = f"{retention['ttlSecondsAfterFinished']} s after its end, by {retention['source']}"
-        moment = job.meta.get("deletionTimestamp") or format_time(self._clock.now())
+        deletion = self._describe_deletion(job, unseen=unseen)
+        gaps = (restores.UNSEEN if self._restored else UNSEEN,) if unseen else ()
         try:
             sources = await self._gather(job.raw, self._below.pop(uid, ()))
         except (StatusError, OSError) as error:
             # The last state of the job is known; its children may be deleted while the server does not answer.
             sources = RecordSources(job.raw, gaps=(f"what belonged to it could not be read: {error}",))
         delay = Backoff(_RETRY)
-        while trouble := await self._put(
-            build_record(sources, RecordedDeletion(moment, by, why), gaps), sources, note=True
-        ):
+        while trouble := await self._put(build_record(sources, deletion, gaps), sources, note=True):
             # The object is deleted, so this is the only copy; retry until it is stored.
             log.error("record of a deleted job not written", extra={"action": "history.failed", "error": str(trouble)})
             await self._clock.sleep(delay.next())
         failpoints.hit("history.after_last_word")
         self._kept.discard(uid)
         self._troubles.pop(uid, None)
+
+    def _describe_deletion(self, job: TrainingJob, *, unseen: bool) -> RecordedDeletion:
+        if unseen and self._restored is not None:
+            return self._restored
+        by, why = self._find_deleter(job.uid) or ("", "")
+        retention = job.retention
+        if by == CONTROL_PLANE and retention:
+            why = f"{retention['ttlSecondsAfterFinished']} s after its end, by {retention['source']}"
+        return RecordedDeletion(job.meta.get("deletionTimestamp") or format_time(self._clock.now()), by, why)
 
     async def _note(self) -> None:
         while True:

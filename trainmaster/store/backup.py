@@ -90,6 +90,16 @@ def restore(source: Path, directory: Path, *, above: int = 0) -> int:
     return revision
 
 
+def read_bucket(source: Path, bucket: str) -> list[bytes]:
+    """The values of a bucket in a backup. Raises StoreError if the file is no backup or is damaged."""
+    if not source.is_file():
+        raise StoreError(f"{source} does not exist")
+    with contextlib.closing(_open_backup(source)) as connection:
+        rows = connection.execute("SELECT name, op, value FROM log WHERE bucket = ? ORDER BY rev", (bucket,))
+        newest = {name: (op, value) for name, op, value in rows}
+    return [value for op, value in newest.values() if op == database.PUT]
+
+
 def _create(path: Path) -> apsw.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     return apsw.Connection(os.fspath(path))

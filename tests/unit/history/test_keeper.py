@@ -14,13 +14,16 @@ from tests.flow.stage import is_finished, make_trainjob
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
 from trainmaster.api.status import NotFound
+from trainmaster.apiserver import stored
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
+from trainmaster.history import restores
 from trainmaster.history.archive import Archive, Filter
 from trainmaster.history.gathering import ViewGather
 from trainmaster.history.keeper import UNSEEN, Keeper
-from trainmaster.history.record import JobRecord, RecordSources, build_record
+from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record
+from trainmaster.history.restores import find_restore, note_restore
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.store.memory import MemoryStore
@@ -62,6 +65,10 @@ async def running(
             scope.spawn_forever(gather.follow(), name="test.gather")
             yield plant, archive
     archive.close()
+
+
+def make_end(at: str) -> Object:
+    return {"type": "Complete", "status": "True", "lastTransitionTime": at, "reason": "r", "message": "m"}
 
 
 def run(directory: Path, body: Callable[[Plant, Archive], Awaitable[None]], seconds: float = 5.0) -> None:
@@ -151,6 +158,57 @@ def test_a_job_that_vanished_while_nobody_looked_is_recorded_at_the_next_start(t
             record = await wait_for_record(archive, deleted=True)
             assert record.state == "Deleted"
             assert record.document["gaps"] == [UNSEEN]
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_job_is_noted_when_the_server_stops(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        await plant.apply((TRAIN_JOBS, make_trainjob()))
+        await asyncio.sleep(0.1)
+        assert not archive.list_open(), "notes are written a second late"
+
+    run(tmp_path, body)
+    archive = Archive.open(tmp_path, read_only=True)
+    assert [job["metadata"]["name"] for job in archive.list_open().values()] == ["first"]
+    archive.close()
+
+
+def test_records_follow_the_objects_of_a_backup_that_was_restored(tmp_path: Path) -> None:
+    """One job is not in the backup, one was deleted since while it ran, one was deleted since after its end."""
+
+    async def main() -> None:
+        old = MemoryStore()
+        async with running(tmp_path, seconds=500, store=old) as (plant, archive):
+            for name in ("late", "deleted"):
+                await plant.apply((TRAIN_JOBS, make_trainjob(name=name)))
+            while len(archive.list_open()) < 2:
+                await asyncio.sleep(1)
+            deleted = await plant.client.get(TRAIN_JOBS, "deleted", "default")
+            await plant.client.delete(TRAIN_JOBS, "deleted", "default")
+            await wait_for_record(archive, deleted=True)
+        ended = dict(deleted, metadata=dict(deleted["metadata"], name="ended", uid="ended-uid"))
+        ended["status"] = {"conditions": [make_end("2026-01-01T00:01:00Z")]}
+        archive = Archive.open(tmp_path)
+        archive.put([build_record(RecordSources(ended), RecordedDeletion("2026-01-01T00:02:00Z", "ttl"))])
+        archive.close()
+        note_restore(tmp_path, "2026-01-02T00:00:00Z", "monday.db")
+        restored = MemoryStore()
+        for job in (deleted, ended):
+            restored.put(TRAIN_JOBS.collection, f"default/{job['metadata']['name']}", stored.dump(job))
+        async with running(tmp_path, seconds=500, store=restored) as (plant, archive):
+            record = await wait_for_record(archive, name="late")
+            why = RecordedDeletion("2026-01-02T00:00:00Z", "trainmaster restore", "not in the backup monday.db")
+            assert (record.state, record.deletion) == ("Deleted", why)
+            assert record.document["gaps"] == [restores.UNSEEN]
+            while find_restore(tmp_path) is not None:
+                await asyncio.sleep(1)
+            assert archive.select(Filter(name="deleted")) == [], "it has not ended"
+            (line,) = archive.select(Filter(name="ended"))
+            assert (line.state, line.deletion) == ("Complete", None)
+            await plant.client.delete(TRAIN_JOBS, "deleted", "default")
+            record = await wait_for_record(archive, name="deleted")
+            assert record.deletion is not None and record.deletion.by == "me"
 
     run_virtual(main(), limit=86_400)
 

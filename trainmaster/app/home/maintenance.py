@@ -11,9 +11,15 @@ import logging
 import os
 from pathlib import Path
 
+import orjson
+
+from trainmaster.api.resources import PODS
 from trainmaster.app.home.control import ControlError, ControlMessage, ask
-from trainmaster.app.home.folder import Home, HomeError, ServerInfo
-from trainmaster.kit.clock import SystemClock
+from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
+from trainmaster.history.restores import forget_restore, note_restore
+from trainmaster.kit.clock import SystemClock, format_time
+from trainmaster.node.shims.pod_directory import list_live, read_found
+from trainmaster.shim.protocol import Paths
 from trainmaster.store import backup as copies
 from trainmaster.store.contract import StoreError
 from trainmaster.store.sqlite import SqliteStore
@@ -58,9 +64,22 @@ async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMe
         return {"error": "the server is stopping: try again when it has ended"}
 
 
+def list_ending(home: Home, path: Path) -> list[str]:
+    """The running Pods that a backup does not contain, as namespace/name: the next server would end them."""
+    if (running := home.find_running()) is not None:
+        raise AlreadyRunning(running)
+    try:
+        kept = {orjson.loads(value)["metadata"]["uid"] for value in copies.read_bucket(path, PODS.collection)}
+    except StoreError as error:
+        raise HomeError(str(error)) from error
+    found = (read_found(Paths(f"{home.pods}/{uid}"), alive=True) for uid in list_live(home.pods) if uid not in kept)
+    return sorted(f"{one.pod.namespace}/{one.pod.name}" if one.pod else one.uid for one in found)
+
+
 def restore(home: Home, path: Path) -> tuple[int, Path | None]:
     """Replaces the store with a backup; returns the first revision, and the path of the previous store."""
     with home.hold(_this_process(home)):
+        note_restore(home.history, format_time(SystemClock().now()), path.name)
         aside = _set_aside(home)
         try:
             home.store.mkdir(mode=0o700, exist_ok=True)
@@ -72,6 +91,7 @@ def restore(home: Home, path: Path) -> tuple[int, Path | None]:
                     left.unlink()
                 home.store.rmdir()
                 aside.rename(home.store)
+            forget_restore(home.history)
             raise HomeError(str(error)) from error
 
 

@@ -92,7 +92,7 @@ COMMANDS = {
     "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan and asks",
     "service": "Start the server at boot with systemd: install, uninstall, status",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
-    "restore": "Replace all objects with those of a backup",
+    "restore": "Replace all objects with those of a backup; asks before it ends running Pods",
     "purge": "Remove a home, or only the data of finished jobs; shows its plan and asks",
     "operator": "Run the TrainJob controller on a Kubernetes cluster, instead of Kubeflow Trainer's manager",
     "rest": "Serve the REST API as a separate process, for a cluster or a home",

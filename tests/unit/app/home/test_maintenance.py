@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import io
+import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.support.inprocess import TypedInput
 from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
-from trainmaster.app.home.maintenance import backup, restore
+from trainmaster.app.home.maintenance import backup, list_ending, restore
+from trainmaster.cli import exits
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.main import main
+from trainmaster.history.restores import find_restore
 from trainmaster.kit.clock import SystemClock
+from trainmaster.shim.protocol import Paths, SandboxSpec, encode
 from trainmaster.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.unit
@@ -23,10 +34,37 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def write(home: Home, name: str) -> int:
+@contextmanager
+def running_shims(home: Home, pods: dict[str, str]) -> Iterator[None]:
+    """Pod name by uid: a process that holds the locks of their shims."""
+    for uid, name in pods.items():
+        (home.pods / uid).mkdir(parents=True)
+        spec = SandboxSpec(uid, name, "default", name)
+        Path(Paths(f"{home.pods}/{uid}").pod).write_bytes(encode(spec))
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        for uid in pods:
+            handle = os.open(Paths(f"{home.pods}/{uid}").lock, os.O_RDWR | os.O_CREAT)
+            fcntl.lockf(handle, fcntl.LOCK_EX)
+        os.write(ready[1], b"x")
+        os.close(done[1])
+        os.read(done[0], 1)
+        os._exit(0)
+    os.close(done[0])
+    try:
+        os.read(ready[0], 1)
+        yield
+    finally:
+        for descriptor in (done[1], *ready):
+            os.close(descriptor)
+        os.waitpid(child, 0)
+
+
+def write(home: Home, name: str, bucket: str = "things", value: bytes = b"{}") -> int:
     async def main() -> int:
         async with SqliteStore.open(home.store, SystemClock()) as store:
-            return store.put("things", name, b"{}").revision
+            return store.put(bucket, name, value).revision
 
     return asyncio.run(main())
 
@@ -91,6 +129,52 @@ def test_a_file_that_is_no_backup_changes_nothing(home: Home, tmp_path: Path, co
         restore(home, file)
     assert names(home)[0] == ["kept"]
     assert [path.name for path in home.root.iterdir() if "replaced" in path.name] == []
+
+
+def test_running_pods_that_are_not_in_the_backup_are_named(home: Home, tmp_path: Path) -> None:
+    with running_shims(home, {"u-1": "in-both", "u-2": "late"}):
+        write(home, "default/in-both", "pods", b'{"metadata": {"uid": "u-1"}}')
+        write(home, "default/gone", "pods", b'{"metadata": {"uid": "u-3"}}')
+        backup(home, tmp_path / "copy.db")
+        assert list_ending(home, tmp_path / "copy.db") == ["default/late"]
+        with pytest.raises(HomeError, match="does not exist"):
+            list_ending(home, tmp_path / "none.db")
+    assert list_ending(home, tmp_path / "copy.db") == [], "nothing runs any more"
+
+
+def test_restore_asks_before_it_ends_pods(home: Home, tmp_path: Path) -> None:
+    write(home, "kept")
+    backup(home, tmp_path / "copy.db")
+    write(home, "later")
+
+    def type_in(stdin: io.StringIO, *flags: str) -> tuple[int, str]:
+        err = io.StringIO()
+        words = ["restore", str(tmp_path / "copy.db"), "--home", str(home.root), *flags]
+        return main(words, CommandContext({}, io.StringIO(), err, stdin)), err.getvalue()
+
+    with running_shims(home, {"u-1": "late"}):
+        code, said = type_in(io.StringIO())
+        assert code == exits.FAILED
+        assert "the next server ends 1 running Pod not in the backup: default/late" in said
+        assert "add --yes" in said
+        assert type_in(TypedInput("no\n"))[0] == exits.FAILED
+        assert names(home)[0] == ["kept", "later"]
+        assert type_in(TypedInput("yes\n"))[0] == exits.OK
+        assert type_in(io.StringIO(), "--yes")[0] == exits.OK
+    assert type_in(io.StringIO())[0] == exits.OK, "there is nothing to ask about"
+    assert names(home)[0] == ["kept"]
+
+
+def test_the_history_learns_of_a_restore_and_not_of_one_that_failed(home: Home, tmp_path: Path) -> None:
+    home.history.mkdir(parents=True, exist_ok=True)
+    write(home, "kept")
+    backup(home, tmp_path / "copy.db")
+    with pytest.raises(HomeError):
+        restore(home, tmp_path / "none.db")
+    assert find_restore(home.history) is None
+    restore(home, tmp_path / "copy.db")
+    found = find_restore(home.history)
+    assert found is not None and found.why == "not in the backup copy.db"
 
 
 def test_a_backup_never_overwrites(home: Home, tmp_path: Path) -> None:
