@@ -287,6 +287,21 @@ _FLAGS = {key: {"gpus": "gpu"}.get(name, name.replace("_", "-")) for name, keys 
 """By resource of the quota: the flag of `tenant set` that changes it."""
 
 
+NEVER = "so it could never start"
+"""In refusals of jobs that exceed a limit by themselves; others may only have to wait."""
+_WORDS = {"cpu": "CPU", "gpu": "GPU"}
+
+
+def describe_amounts(amounts: Mapping[str, str]) -> str:
+    """`amounts`: by resource of the quota. For people: `8 CPUs and 16Gi of memory`; what means the same stands once."""
+    by_flag = {_FLAGS.get(name, name): amount for name, amount in amounts.items()}
+    texts = []
+    for flag, amount in sorted(by_flag.items()):
+        word = _WORDS.get(flag)
+        texts.append(f"{amount} of {flag}" if word is None else f"{amount} {word}{'' if amount == '1' else 's'}")
+    return ", ".join([*texts[:-2], " and ".join(texts[-2:])])
+
+
 def build_raise_advice(tenant: str, needed: Mapping[str, str]) -> str:
     """`needed`: by resource of the quota, what it would have to be."""
     flags = {_FLAGS[name]: amount for name, amount in needed.items() if name in _FLAGS}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from trainmaster.api.meta import GVR, Fields
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAINING_RUNTIMES
 
+TRAINJOB_CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
+"""`spec.managedBy` of TrainJobs that run here; the default."""
+
 
 def find_runtime_gvr(reference: Fields) -> GVR | None:
     """The collection of a `runtimeRef`; None if it is not one of runtimes."""

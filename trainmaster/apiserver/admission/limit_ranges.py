@@ -35,7 +35,7 @@ class LimitRanges(Plugin):
         for limits in self._find(attributes):
             for limit in limits:
                 if limit.get("type") == "Container":
-                    _fill_in(attributes.new, limit)
+                    fill_in(attributes.new, limit)
 
     def validate(self, attributes: Attributes) -> None:
         errors: list[str] = []
@@ -56,7 +56,8 @@ class LimitRanges(Plugin):
         return [list_items(stored.parse(record.value), "spec", "limits") for record in records]
 
 
-def _fill_in(pod: Object, limit: Fields) -> None:
+def fill_in(pod: Object, limit: Fields) -> None:
+    """Adds the defaults of an entry of the type Container."""
     notes: list[str] = []
     for container in [*pod["spec"].get("containers", []), *pod["spec"].get("initContainers", [])]:
         resources = container.setdefault("resources", {})

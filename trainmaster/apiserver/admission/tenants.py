@@ -24,7 +24,8 @@ from trainmaster.apiserver.state import RegistryState
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
-_LIMITED = ("cpu", "memory")
+LIMITED = ("cpu", "memory")
+"""Resources whose request is also the limit where the quota limits them."""
 
 
 def belongs_to_tenant(state: RegistryState, namespace: str) -> bool:
@@ -56,7 +57,7 @@ class TenantPods(Plugin):
             context = read_fields(pod, "spec", "securityContext")
             pod["spec"]["securityContext"] = {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
         hard = read_hard(self._state, attributes.namespace)
-        limit_requests(pod, [name for name in _LIMITED if f"limits.{name}" in hard])
+        limit_requests(pod, [name for name in LIMITED if f"limits.{name}" in hard])
 
 
 def list_problems(pod: Fields, user: int) -> Iterator[str]:

@@ -21,7 +21,9 @@ _WEBHOOKS = {
 }
 
 
-class _Lookup:
+class StateLookup:
+    """The `Lookup` of admission rules in the store."""
+
     def __init__(self, state: RegistryState) -> None:
         self.find = state.find_shared
 
@@ -31,7 +33,7 @@ class TrainerAdmission(Plugin):
         self.embedded = embedded
         """Whether this server's own node runs the jobs; jobs that it cannot run are then refused immediately."""
         self._state = state
-        self._lookup = _Lookup(state)
+        self._lookup = StateLookup(state)
 
     def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
         return kind.gvr in _WEBHOOKS and operation is not DELETE

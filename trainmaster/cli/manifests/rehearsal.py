@@ -20,6 +20,7 @@ from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, NAMESPACES, TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, StatusError
+from trainmaster.api.training.references import TRAINJOB_CONTROLLER
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.local_view import LocalView
@@ -29,7 +30,6 @@ from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.install import list_manifests, parse_manifest
 from trainmaster.controllers.trainjob.children import Children, build_children
-from trainmaster.controllers.trainjob.reconciler import MANAGER
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SystemIds
@@ -117,7 +117,7 @@ class Rehearsal:
     def _follow(self, trainjob: Object) -> list[tuple[str, str]]:
         """The problems that the controller would find."""
         runtime = find_runtime(trainjob, self._view)
-        if runtime is None or trainjob["spec"].get("managedBy", MANAGER) != MANAGER:
+        if runtime is None or trainjob["spec"].get("managedBy", TRAINJOB_CONTROLLER) != TRAINJOB_CONTROLLER:
             return []
         context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
         children = build_children(TrainJob(trainjob), runtime, context)

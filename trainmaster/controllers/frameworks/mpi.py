@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import CONFIG_MAPS, SECRETS
+from trainmaster.api.training.counts import count_mpi_pods
 from trainmaster.api.training.devices import count_gpus
-from trainmaster.api.training.steps import LAUNCHER, NODE, TRAINER, find_ancestor, find_container
+from trainmaster.api.training.steps import LAUNCHER, NODE, find_container
 from trainmaster.controllers.frameworks.contract import (
     Companion,
     ContainerPart,
@@ -31,7 +32,8 @@ _SSH_DIRECTORY = "/root/.ssh"
 
 
 def _inject(training: Training, context: FrameworkContext) -> Injection:
-    counts = decide_counts(training)
+    asked = training.trainer.get("numNodes")
+    counts = count_mpi_pods(training.jobs, training.policy, training.counts, asked, training.num_nodes)
     slots = decide_slots(training)
     ssh = ({"name": _SSH_VOLUME, "mountPath": training.policy.get("sshAuthMountPath") or _SSH_DIRECTORY},)
     hostfile = ({"name": _HOSTFILE_VOLUME, "mountPath": _HOSTFILE_DIRECTORY},)
@@ -49,21 +51,6 @@ def _inject(training: Training, context: FrameworkContext) -> Injection:
         parts.append(ContainerPart(NODE, env=training.env))
     text = build_hostfile(training, counts, slots)
     return Injection(counts, tuple(parts), _build_companions(training, context, text))
-
-
-def decide_counts(training: Training) -> Mapping[str, int]:
-    """The requested number of nodes is the number of workers and, with `runLauncherAsNode`, the launcher."""
-    counts = dict(training.counts)
-    names = {job["name"]: find_ancestor(job) for job in training.jobs}
-    nodes = training.trainer.get("numNodes")
-    if names.get(LAUNCHER) == TRAINER:
-        # The policy's number was applied to the job with the label; there is always exactly one launcher.
-        counts[LAUNCHER] = 1
-        if nodes is None and training.num_nodes > 1:
-            nodes = training.num_nodes
-    if nodes is not None and NODE in names:
-        counts[NODE] = max(nodes - 1, 1) if training.policy.get("runLauncherAsNode") else nodes
-    return counts
 
 
 def decide_slots(training: Training) -> int:

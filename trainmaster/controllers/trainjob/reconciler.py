@@ -26,6 +26,7 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.training import overrides, restarts
+from trainmaster.api.training.references import TRAINJOB_CONTROLLER
 from trainmaster.api.training.steps import get_runtime_spec, read_framework
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
@@ -45,7 +46,6 @@ from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
-MANAGER = "trainer.kubeflow.org/trainjob-controller"
 EVENT_REASON = "TrainJobResourcesCreationFailed"
 EVENT_PREFIX = "TrainJob resources reconciliation failed: "
 EVENT_LIMIT = 950
@@ -64,7 +64,7 @@ def reconcile(
     if found is None:
         return NOTHING
     trainjob = TrainJob(found)
-    if trainjob.is_deleting or trainjob.spec.get("managedBy", MANAGER) != MANAGER:
+    if trainjob.is_deleting or trainjob.spec.get("managedBy", TRAINJOB_CONTROLLER) != TRAINJOB_CONTROLLER:
         return NOTHING
     jobset = _find_jobset(view, trainjob)
     own = jobset if jobset is not None and jobset.is_owned_by(trainjob.uid) else None

@@ -12,6 +12,7 @@ from enum import Enum
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.reading import read_text
 from trainmaster.api.status import StatusError
+from trainmaster.api.tenancy import NEVER
 
 _PARTS: Mapping[str, str] = {
     "spec.trainer.numNodes": "nodes",
@@ -31,6 +32,9 @@ class RefusalCause(Enum):
     NO_NAMESPACE = "no-namespace"
     NO_RUNTIME = "no-runtime"
     QUOTA = "quota"
+    """It exceeds what is left of a quota now."""
+    TOO_LARGE = "too-large"
+    """It exceeds the quota by itself."""
     WEBHOOK = "webhook"
     OTHER = "other"
 
@@ -49,6 +53,8 @@ def judge_refusal(error: StatusError) -> RefusalCause:
         return RefusalCause.NO_NAMESPACE
     if "must be created before the TrainJob" in error.message:
         return RefusalCause.NO_RUNTIME
+    if NEVER in error.message:
+        return RefusalCause.TOO_LARGE
     if "exceeded quota" in error.message:
         return RefusalCause.QUOTA
     return RefusalCause.WEBHOOK if is_denied(error) else RefusalCause.OTHER

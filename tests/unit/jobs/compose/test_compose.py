@@ -266,7 +266,10 @@ def test_the_usual_causes_of_a_refusal_are_told_apart() -> None:
         StatusError(403, "Forbidden", 'admission webhook "w" denied the request: must be created before the TrainJob'),
         StatusError(403, "Forbidden", 'admission webhook "w" denied the request: no'),
         StatusError(500, "InternalError", "broken"),
+        StatusError(
+            403, "Forbidden", "it needs 3 CPUs, and the tenant may have 2 CPUs at a time, so it could never start"
+        ),
     ]
     found = [judge_refusal(error).value for error in errors]
-    assert found == ["exists", "no-namespace", "quota", "no-runtime", "webhook", "other"]
-    assert [is_denied(error) for error in errors] == [False, False, False, True, True, False]
+    assert found == ["exists", "no-namespace", "quota", "no-runtime", "webhook", "other", "too-large"]
+    assert [is_denied(error) for error in errors] == [False, False, False, True, True, False, False]

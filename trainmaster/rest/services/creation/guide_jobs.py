@@ -52,10 +52,12 @@ _POINTERS = {
     "name": "/user_id",
 }
 """Parts of a job and their pointers in the guide's request."""
+TOO_LARGE_HINT = "ask for fewer nodes or for less of each, or ask an administrator for more"
 _HINTS = {
     RefusalCause.NO_NAMESPACE: "ask an administrator to make the namespace",
     RefusalCause.NO_RUNTIME: "ask an administrator to install the runtime of this framework",
     RefusalCause.QUOTA: "delete a job that is over, or ask an administrator for more",
+    RefusalCause.TOO_LARGE: TOO_LARGE_HINT,
     RefusalCause.WEBHOOK: "change what it names, or ask an administrator about the template",
 }
 
@@ -230,6 +232,8 @@ def explain_refusal(error: StatusError, pointers: Mapping[str, str], hints: Mapp
     if is_denied(error):
         # A webhook's refusal is a 403, but is about the content, not the caller.
         status, kind = 422, "refused"
+    elif cause is RefusalCause.TOO_LARGE:
+        status, kind = 422, "exceeds-quota"
     return Problem(status, kind, problem.detail, hint=hints.get(cause, problem.hint), errors=errors)
 
 

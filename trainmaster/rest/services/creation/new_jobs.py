@@ -39,6 +39,7 @@ from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.code import ENTRY, INLINE_BYTES, build_data, store_bundle
 from trainmaster.rest.services.creation.guide_jobs import (
     MANAGER,
+    TOO_LARGE_HINT,
     WRITES,
     CreationRules,
     GuideJobs,
@@ -73,6 +74,7 @@ _POINTERS = {
 _HINTS = {
     RefusalCause.NO_RUNTIME: "GET /api/v1/runtimes lists the runtimes that there are",
     RefusalCause.QUOTA: "delete a job that is over, or ask an administrator for more",
+    RefusalCause.TOO_LARGE: TOO_LARGE_HINT,
 }
 
 
