@@ -1,8 +1,8 @@
 """Decodes Kubernetes protobuf request bodies, which kubectl sends for built-in kinds since 1.32.
 
-`decode` reads the envelope (`k8s\\0`, type, raw message) and the message by the tables in `protobuf_tables.json`, which
-are generated from upstream's types. The result is what the same client would have sent as JSON: zero values that Go
-would leave out are left out, those behind pointers are kept. Unknown fields are skipped, as protobuf wants it.
+`decode` reads the envelope (`k8s\\0`, type, raw message) and the message by upstream's types (`go_types`). The result
+is what the same client would have sent as JSON: zero values that Go would leave out are left out, those behind pointers
+are kept. Unknown fields are skipped, as protobuf wants it.
 
 Responses are never protobuf. For any input, the result is an object, a 400 or a 415.
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
 
 from trainmaster.api import status
+from trainmaster.api.formats import go_types
+from trainmaster.api.formats.go_types import GoField
 from trainmaster.api.meta import Object
 
 MAGIC = b"k8s\x00"
@@ -29,9 +29,6 @@ MAX_DEPTH = 64
 _ACCEPTED = ("application/json", "application/yaml")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_UINT64 = 1 << 64
-
-_FieldTable: TypeAlias = dict[int, tuple[str, str, str]]
-"""Field number to JSON name, kind of value, and how it occurs: "", keep, list, map or inline."""
 
 
 class _Malformed(Exception):
@@ -47,29 +44,6 @@ class _Budget:
         self.left = most
 
 
-class _Tables:
-    def __init__(self) -> None:
-        raw = orjson.loads((Path(__file__).parent / "protobuf_tables.json").read_bytes())
-        self.kinds: dict[str, str] = raw["kinds"]
-        self._raw: dict[str, dict[str, list[str]]] = raw["messages"]
-        self._messages: dict[str, _FieldTable] = {}
-
-    def fields(self, message: str) -> _FieldTable:
-        found = self._messages.get(message)
-        if found is None:
-            found = {
-                int(number): (entry[0], entry[1], entry[2] if len(entry) > 2 else "")
-                for number, entry in self._raw[message].items()
-            }
-            self._messages[message] = found
-        return found
-
-
-@cache
-def _tables() -> _Tables:
-    return _Tables()
-
-
 def decode(body: bytes, most_fields: int = MOST_FIELDS) -> Object:
     """The object in a protobuf request body."""
     budget = _Budget(most_fields)
@@ -79,7 +53,7 @@ def decode(body: bytes, most_fields: int = MOST_FIELDS) -> Object:
         )
     try:
         api_version, kind, raw = _open_envelope(memoryview(body)[len(MAGIC) :], budget)
-        message = _tables().kinds.get(f"{api_version} {kind}")
+        message = go_types.find_protobuf_message(api_version, kind)
         if message is None:
             raise status.unsupported_media_type(_ACCEPTED)
         obj = _decode_message(message, raw, 0, budget)
@@ -157,7 +131,7 @@ def _read_varint(raw: memoryview, at: int) -> tuple[int, int]:
 def _decode_message(message: str, raw: memoryview, depth: int, budget: _Budget) -> Object:
     if depth > MAX_DEPTH:
         raise _Malformed("nested too deeply")
-    fields = _tables().fields(message)
+    fields = go_types.get_fields(message)
     out: Object = {}
     for number, value in _parse(raw, budget):
         field = fields.get(number)
@@ -166,7 +140,7 @@ def _decode_message(message: str, raw: memoryview, depth: int, budget: _Budget) 
     return out
 
 
-def _store(out: Object, field: tuple[str, str, str], value: int | memoryview, depth: int, budget: _Budget) -> None:
+def _store(out: Object, field: GoField, value: int | memoryview, depth: int, budget: _Budget) -> None:
     name, kind, occurs = field
     match occurs:
         case "list":
@@ -182,7 +156,7 @@ def _store(out: Object, field: tuple[str, str, str], value: int | memoryview, de
             out.update(_decode_value(kind, value, depth, budget))
         case _:
             found = _decode_value(kind, value, depth, budget)
-            if found is not None and (occurs == "keep" or found not in ("", 0, False, {})):
+            if found is not None and (occurs or found not in ("", 0, False, {})):
                 out[name] = found
 
 

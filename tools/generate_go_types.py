@@ -1,10 +1,11 @@
-"""Writes trainmaster/api/formats/protobuf_tables.json: the field numbers of the kinds that clients send as protobuf.
+"""Writes trainmaster/api/formats/go_types.json: the structs into which Go clients read the kinds that we serve.
 
-    python tools/generate_protobuf_tables.py [--version v0.36.3]
+    python tools/generate_go_types.py [--version v0.36.3] [--jobset v0.12.0] [--trainer v2.3.0]
 
-The facts come from the struct tags of the k8s.io/api and k8s.io/apimachinery Go modules in the module cache
-(`go mod download k8s.io/api@VERSION` brings them): the number, the JSON name, whether a field is a pointer (then a zero
-value on the wire is meant), and whether a message is inlined in JSON. The .proto files lack the last two.
+The facts come from the struct tags in the Go module cache (`go mod download k8s.io/api@VERSION` fetches a module): the
+protobuf number (fields of custom kinds have none and are counted instead), the JSON name, whether a field is a pointer
+(then a zero value is meant) or is written even when it is zero, and whether a message is inlined in JSON. The .proto
+files and the schemas lack the last three.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import re
 import subprocess
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "trainmaster" / "api" / "formats" / "protobuf_tables.json"
+TARGET = Path(__file__).parent.parent / "trainmaster" / "api" / "formats" / "go_types.json"
 
 PACKAGES = {
-    "core.v1": "api@{}/core/v1",
-    "batch.v1": "api@{}/batch/v1",
-    "rbac.v1": "api@{}/rbac/v1",
-    "scheduling.v1": "api@{}/scheduling/v1",
-    "storage.v1": "api@{}/storage/v1",
-    "authentication.v1": "api@{}/authentication/v1",
-    "authorization.v1": "api@{}/authorization/v1",
-    "coordination.v1": "api@{}/coordination/v1",
-    "events.v1": "api@{}/events/v1",
-    "meta.v1": "apimachinery@{}/pkg/apis/meta/v1",
+    "core.v1": "k8s.io/api@{version}/core/v1/types.go",
+    "batch.v1": "k8s.io/api@{version}/batch/v1/types.go",
+    "rbac.v1": "k8s.io/api@{version}/rbac/v1/types.go",
+    "scheduling.v1": "k8s.io/api@{version}/scheduling/v1/types.go",
+    "storage.v1": "k8s.io/api@{version}/storage/v1/types.go",
+    "authentication.v1": "k8s.io/api@{version}/authentication/v1/types.go",
+    "authorization.v1": "k8s.io/api@{version}/authorization/v1/types.go",
+    "coordination.v1": "k8s.io/api@{version}/coordination/v1/types.go",
+    "events.v1": "k8s.io/api@{version}/events/v1/types.go",
+    "meta.v1": "k8s.io/apimachinery@{version}/pkg/apis/meta/v1/types.go",
+    "jobset.v1alpha2": "sigs.k8s.io/jobset@{jobset}/api/jobset/v1alpha2/jobset_types.go",
+    "trainer.v1alpha1": "github.com/kubeflow/trainer/v2@{trainer}/pkg/apis/trainer/v1alpha1/*_types.go",
 }
 KINDS = {
     "v1": (
@@ -47,9 +50,16 @@ KINDS = {
         "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview",
     ),
 }
+CUSTOM_KINDS = {
+    "jobset.x-k8s.io/v1alpha2": ("jobset.v1alpha2", "JobSet"),
+    "trainer.kubeflow.org/v1alpha1": ("trainer.v1alpha1", "ClusterTrainingRuntime TrainJob TrainingRuntime"),
+}
 DELETE_OPTIONS = "meta.v1.DeleteOptions"
 
-IMPORTS = {"metav1": "meta.v1", "v1": "core.v1", "corev1": "core.v1", "apiv1": "core.v1"}
+IMPORTS = {
+    **{"metav1": "meta.v1", "v1": "core.v1", "corev1": "core.v1", "apiv1": "core.v1", "batchv1": "batch.v1"},
+    "jobsetv1alpha2": "jobset.v1alpha2",
+}
 SPECIAL = {
     "resource.Quantity": "quantity",
     "intstr.IntOrString": "int_or_string",
@@ -60,6 +70,7 @@ SPECIAL = {
     "FieldsV1": "raw",
     "metav1.FieldsV1": "raw",
     "runtime.RawExtension": "raw",
+    "volcanov1beta1.NetworkTopologySpec": "raw",
     "types.UID": "string",
     "[]byte": "bytes",
     "string": "string",
@@ -70,17 +81,17 @@ SPECIAL = {
     "uint32": "int",
     "uint64": "int",
 }
-STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+STRUCT = re.compile(r"^type (\w+) struct ?\{(?:\}|\n(.*?)^\})", re.MULTILINE | re.DOTALL)
 ALIAS = re.compile(r"^type (\w+) (map\[.*|\[\].*|\w+)$", re.MULTILINE)
 FIELD = re.compile(r"^\t(?:(\w+)\s+)?([\w.*\[\]]+)\s+`([^`]*)`", re.MULTILINE)
 
 
 class Sources:
-    def __init__(self, cache: Path, version: str) -> None:
+    def __init__(self, cache: Path, versions: dict[str, str]) -> None:
         self.structs: dict[str, str] = {}
         self.aliases: dict[str, str] = {}
         for package, place in PACKAGES.items():
-            text = (cache / "k8s.io" / place.format(version) / "types.go").read_text()
+            text = "\n".join(file.read_text() for file in sorted(cache.glob(place.format(**versions))))
             for name, body in STRUCT.findall(text):
                 self.structs[f"{package}.{name}"] = body
             for name, target in ALIAS.findall(text):
@@ -102,54 +113,65 @@ class Sources:
         return self.resolve(full.rpartition(".")[0], self.aliases[full])
 
 
+CUSTOM = tuple(package for package, _ in CUSTOM_KINDS.values())
+
+
 def read_fields(sources: Sources, full: str) -> dict[str, list[str]]:
     package = full.rpartition(".")[0]
     out: dict[str, list[str]] = {}
     for _, go_type, tags in FIELD.findall(sources.structs[full]):
         found = re.search(r'protobuf:"\w+,(\d+)', tags)
-        if found is None:
+        if go_type == "metav1.TypeMeta" or (found is None and package not in CUSTOM):
             continue
+        number = str(len(out) + 1) if found is None else found.group(1)
         name, *options = re.search(r'json:"([^"]*)"', tags).group(1).split(",")  # type: ignore[union-attr]
         pointer = go_type.startswith("*")
         kind, repeated = sources.resolve(package, go_type.lstrip("*"))
         if "inline" in options or not name:
             repeated = "inline"
-        elif not repeated and (pointer or ("omitempty" not in options and not kind.startswith("@"))):
-            repeated = "keep"
-        out[found.group(1)] = [name, kind, repeated] if repeated else [name, kind]
+        elif not repeated and pointer:
+            repeated = "pointer"
+        elif not repeated and not {"omitempty", "omitzero"}.intersection(options) and not kind.startswith("@"):
+            repeated = "always"
+        out[number] = [name, kind, repeated] if repeated else [name, kind]
     return out
 
 
-def build(sources: Sources) -> dict[str, object]:
-    kinds = {
+def list_kinds(table: dict[str, tuple[str, str]]) -> dict[str, str]:
+    return {
         f"{api_version} {name}": f"{package}.{name}"
-        for api_version, (package, names) in KINDS.items()
+        for api_version, (package, names) in table.items()
         for name in names.split()
     }
+
+
+def build(sources: Sources) -> dict[str, dict[str, object]]:
+    kinds, custom = list_kinds(KINDS), list_kinds(CUSTOM_KINDS)
     for api_version in (*KINDS, "meta.k8s.io/v1"):
         kinds[f"{api_version} DeleteOptions"] = DELETE_OPTIONS
     messages: dict[str, dict[str, list[str]]] = {}
-    waiting = sorted(set(kinds.values()))
+    waiting = sorted({*kinds.values(), *custom.values()})
     while waiting:
         full = waiting.pop()
         if full not in messages:
             messages[full] = read_fields(sources, full)
             waiting.extend(field[1][1:] for field in messages[full].values() if field[1].startswith("@"))
-    return {"kinds": kinds, "messages": dict(sorted(messages.items()))}
+    return {"kinds": dict(kinds), "custom_kinds": dict(custom), "messages": dict(sorted(messages.items()))}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", default="v0.36.3")
-    options = parser.parse_args()
+    parser.add_argument("--jobset", default="v0.12.0")
+    parser.add_argument("--trainer", default="v2.3.0")
+    versions = vars(parser.parse_args())
     cache = subprocess.run(["go", "env", "GOMODCACHE"], check=True, capture_output=True, text=True).stdout.strip()
-    tables = build(Sources(Path(cache), options.version))
-    lines = [f'{{"source":"k8s.io/api {options.version}",', '"kinds":{']
-    lines.append(",\n".join(f"{json.dumps(k)}:{json.dumps(v)}" for k, v in tables["kinds"].items()))  # type: ignore[attr-defined]
-    lines.append('},"messages":{')
-    messages = tables["messages"].items()  # type: ignore[attr-defined]
-    lines.append(",\n".join(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in messages))
-    lines.append("}}")
+    lines = [f'{{"source":{json.dumps(versions)}']
+    for name, table in build(Sources(Path(cache), versions)).items():
+        lines.append(f',"{name}":{{')
+        lines.append(",\n".join(f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in table.items()))
+        lines.append("}")
+    lines.append("}")
     TARGET.write_text("\n".join(lines) + "\n")
 
 
