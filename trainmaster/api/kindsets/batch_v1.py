@@ -63,7 +63,7 @@ def default(job: Object) -> None:
     default_spec(template.setdefault("spec", {}))
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
-            pattern.setdefault("status", "True")
+            pattern["status"] = pattern.get("status") or "True"
 
 
 def prepare(job: Object) -> None:

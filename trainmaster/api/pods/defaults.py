@@ -1,8 +1,8 @@
 """The defaults a server fills into a Pod spec, as clients read them back.
 
 `default_spec` is for Pods and for the templates inside Jobs; `default_pod` adds what only Pods themselves get. All
-functions change the spec in place and are idempotent. What admission adds (service account, tolerations, priority) is
-not here.
+functions change the spec in place and are idempotent. As upstream, an empty text counts as absent where Go has no
+pointer. What admission adds (service account, tolerations, priority) is not here.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def default_pod(pod: Object) -> None:
 def default_spec(spec: Object) -> None:
     spec["restartPolicy"] = spec.get("restartPolicy") or "Always"
     spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec["dnsPolicy"] = spec.get("dnsPolicy") or "ClusterFirst"
     spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
+    spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         # Two spellings of one field.
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -56,12 +56,12 @@ def all_containers(spec: Object) -> list[Object]:
 
 def default_container(container: Object, *, host_network: bool = False) -> None:
     container.setdefault("resources", {})
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    if "imagePullPolicy" not in container and container.get("image"):
+    container["terminationMessagePath"] = container.get("terminationMessagePath") or "/dev/termination-log"
+    container["terminationMessagePolicy"] = container.get("terminationMessagePolicy") or "File"
+    if not container.get("imagePullPolicy") and container.get("image"):
         container["imagePullPolicy"] = "Always" if is_latest(container["image"]) else "IfNotPresent"
     for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
+        port["protocol"] = port.get("protocol") or "TCP"
         if host_network and "hostPort" not in port and "containerPort" in port:
             port["hostPort"] = port["containerPort"]
     for variable in container.get("env") or ():
@@ -86,7 +86,7 @@ def is_latest(image: str) -> bool:
 
 def _default_references(source: Object) -> None:
     if (reference := source.get("fieldRef")) is not None:
-        reference.setdefault("apiVersion", "v1")
+        reference["apiVersion"] = reference.get("apiVersion") or "v1"
     if (reference := source.get("resourceFieldRef")) is not None:
         reference.setdefault("divisor", "0")
 

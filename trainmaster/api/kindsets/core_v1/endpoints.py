@@ -21,7 +21,7 @@ _SHOWN = 3
 def default(endpoints: Object) -> None:
     for subset in endpoints.get("subsets") or ():
         for port in subset.get("ports") or ():
-            port.setdefault("protocol", "TCP")
+            port["protocol"] = port.get("protocol") or "TCP"
 
 
 def validate(new: Object, old: Object | None) -> list[FieldError]:

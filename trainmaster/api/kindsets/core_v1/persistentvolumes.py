@@ -27,7 +27,7 @@ _IMMUTABLE = "spec.persistentvolumesource is immutable after creation"
 
 def default(volume: Object) -> None:
     spec = volume.setdefault("spec", {})
-    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
     spec.setdefault("volumeMode", "Filesystem")
     if spec.get("hostPath") is not None:
         spec["hostPath"].setdefault("type", "")

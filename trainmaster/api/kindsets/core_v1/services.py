@@ -33,13 +33,13 @@ _HOLD = 10800
 
 def default(service: Object) -> None:
     spec = service.setdefault("spec", {})
-    spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
+    spec["type"] = spec.get("type") or "ClusterIP"
+    spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
     if spec["sessionAffinity"] == "ClientIP":
         config = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
         config.setdefault("timeoutSeconds", _HOLD)
     for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
+        port["protocol"] = port.get("protocol") or "TCP"
         if port.get("targetPort") in (None, "", 0):
             port["targetPort"] = port.get("port", 0)
     if "clusterIP" in spec and "clusterIPs" not in spec:
@@ -50,7 +50,7 @@ def default(service: Object) -> None:
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec["type"] in ("NodePort", "LoadBalancer"):
-        spec.setdefault("externalTrafficPolicy", "Cluster")
+        spec["externalTrafficPolicy"] = spec.get("externalTrafficPolicy") or "Cluster"
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
 
