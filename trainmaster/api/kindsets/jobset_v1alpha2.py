@@ -1,6 +1,7 @@
 """JobSet: a group of Jobs that live and fail together.
 
-A custom kind, as upstream, with the defaults of upstream's webhook. The webhook's validation is in `jobset_rules`.
+A custom kind, as upstream, with the defaults of upstream's webhook, which stores the JobSet as Go writes it. The
+webhook's validation is in `jobset_rules`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trainmaster.api.labels import RESERVED_IN_TEMPLATES
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.schemas import load
+from trainmaster.api.spelling import compile_speller
 
 
 def default(job_set: Object) -> None:
@@ -24,6 +26,8 @@ def default(job_set: Object) -> None:
     if not isinstance(spec, dict):
         return
     default_spec(spec)
+    if spell := compile_speller("jobset.v1alpha2.JobSetSpec", JOB_SET.load().properties["spec"]):
+        spell(spec)
 
 
 def default_spec(spec: Object) -> None:

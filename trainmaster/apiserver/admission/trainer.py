@@ -10,6 +10,7 @@ from trainmaster.api.admission.contract import Findings
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.spelling import respell
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.state import RegistryState
@@ -40,10 +41,10 @@ class TrainerAdmission(Plugin):
 
     def mutate(self, attributes: Attributes) -> None:
         if attributes.kind.gvr == TRAIN_JOBS:
-            trainjobs.stamp_times(attributes.new, attributes.old, self._state.now())
+            trainjobs.stamp_times(attributes.new, _respell_old(attributes), self._state.now())
 
     def validate(self, attributes: Attributes) -> None:
-        findings = self._examine(attributes.kind.gvr, attributes.new, attributes.old)
+        findings = self._examine(attributes.kind.gvr, attributes.new, _respell_old(attributes))
         attributes.call.warnings.extend(findings.warnings)
         if findings.text:
             message = f'admission webhook "{_WEBHOOKS[attributes.kind.gvr]}" denied the request: {findings.text}'
@@ -55,3 +56,7 @@ class TrainerAdmission(Plugin):
         if old is None:
             return trainjobs.admit_create(new, self._lookup, embedded=self.embedded)
         return trainjobs.admit_update(new, old, self._lookup)
+
+
+def _respell_old(attributes: Attributes) -> Object | None:
+    return attributes.old and respell(attributes.kind, attributes.old, attributes.new)

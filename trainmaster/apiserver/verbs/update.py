@@ -1,15 +1,16 @@
 """PUT, and the second half of PATCH, after the new object is computed.
 
 `replace` handles optimistic locking, immutable metadata, the separation of status and spec, generation, admission,
-validation and field ownership. A write that changes nothing keeps the revision and causes no event. If the write
-removes the last finalizer of an object that is being deleted, the object is removed.
+validation and field ownership. Validation sees the stored object in the spelling of the new one (`api.spelling`). A
+write that changes nothing keeps the revision and causes no event. If the write removes the last finalizer of an object
+that is being deleted, the object is removed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainmaster.api import fields, status
+from trainmaster.api import fields, spelling, status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import managed_fields
@@ -105,9 +106,11 @@ def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: Wri
     check_resource_version(kind, new, old)
     keep_apart(change)
     metadata.keep_immutable(new["metadata"], old["metadata"])
+    standing = old
     if not change.subresource:
         intake.default(kind, new)
-        count_generation(kind, new, old)
+        standing = spelling.respell(kind, old, new)
+        count_generation(kind, new, standing)
     if not change.applied:
         # Before admission: fields that it changes have no owner, as upstream.
         intake.track(state, call, kind, old, new, options, subresource=change.subresource)
@@ -125,8 +128,8 @@ def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: Wri
     )
     state.admission.mutate(attributes)
     errors = metadata.update_errors(new["metadata"], meta)
-    intake.validate(kind, new, old, subresource=change.subresource, errors=errors)
-    call.warnings.extend(kind.warnings(new, old))
+    intake.validate(kind, new, standing, subresource=change.subresource, errors=errors)
+    call.warnings.extend(kind.warnings(new, standing))
     state.admission.validate(attributes)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     change.new = managed_fields.keep_times(old, new)
