@@ -120,7 +120,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 SYMPTOMS: dict[str, tuple[str, int, str]] = {
     "explain my-job": ("second", 0, "starts now:"),
     "explain -A": ("", 0, "default/second: Waiting"),
-    "check -f trainjob.yaml": ("", 0, "spec.trainer.numNodes"),
+    "check -f trainjob.yaml": ("", 0, "asked the scheduler of https://"),
     "logs my-job": ("first", 0, "ready"),
     "logs my-job --attempt 0": ("first", 0, "ready"),
     "describe my-job": ("second", 0, "Queued"),

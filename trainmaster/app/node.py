@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from trainmaster.api.node_policy import read_node_policy
+from trainmaster.api.meta import Object
+from trainmaster.api.node_policy import NodePolicy, read_node_policy
 from trainmaster.app.home.folder import HomeError
 from trainmaster.app.settings import NodeOptions
 from trainmaster.client.contract import Client
@@ -15,7 +17,7 @@ from trainmaster.engine.events import Recorder
 from trainmaster.kit.clock import Clock
 from trainmaster.node.devices.gpus import Inventory
 from trainmaster.node.host.hardware import read_hardware, read_health
-from trainmaster.node.host.registration import NodeKeeper, NodeShape
+from trainmaster.node.host.registration import NodeKeeper, NodeShape, build_node
 
 
 def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:
@@ -33,6 +35,17 @@ def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:
         labels=read.labels,
         isolation=isolation,
     )
+
+
+def build_own_node(settings: NodeOptions, home: Path, now: datetime) -> Object:
+    """The Node that a server of this home would register, which need not exist yet."""
+    folder = next(path for path in (home, *home.parents) if path.exists())
+    inventory = Inventory()
+    try:
+        devices = inventory.read(settings.gpus or None).devices
+    finally:
+        inventory.close()
+    return build_node(build_shape(settings, ""), read_hardware(), None, devices, NodePolicy(), now, read_health(folder))
 
 
 @asynccontextmanager

@@ -28,10 +28,10 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def load_settings(options: argparse.Namespace, context: CommandContext, home: Home) -> Effective:
     flags: dict[str, tuple[str, object]] = {}
     for flag, (key, _, _) in _FLAGS.items():
-        value = getattr(options, flag.lstrip("-").replace("-", "_"))
+        value = getattr(options, flag.lstrip("-").replace("-", "_"), None)
         if value is not None:
             flags[key] = (flag, value)
-    named = options.config or context.environ.get("TRAINMASTER_CONFIG")
+    named = getattr(options, "config", None) or context.environ.get("TRAINMASTER_CONFIG")
     file = Path(named).expanduser() if named else home.config
     try:
         return load(file, context.environ, flags, file_required=bool(named))

@@ -78,7 +78,7 @@ COMMANDS = {
     "resume": "Continue suspended TrainJobs",
     "restart": "Start the next attempt of a running TrainJob; submit a finished one again",
     "delete": "Delete TrainJobs and everything that belongs to them",
-    "check": "Check a manifest: how every field is handled here, and whether a server would accept it",
+    "check": "Check a manifest: how each field is handled, whether a server would accept it, when it would start",
     "runtimes": "List runtimes with framework, nodes and the jobs that use them",
     "nodes": "List nodes with instance type, architecture, OS, GPUs and capacity type",
     "up": "Start the control plane of a home (foreground; --detach for the background)",

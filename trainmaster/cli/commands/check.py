@@ -1,11 +1,13 @@
-"""Show how every field of a manifest is handled here, and whether a server would accept it. Needs no server.
+"""Show how every field of a manifest is handled here, whether a server would accept it, and whether it would start.
 
 Each field is honoured, approximated (with the reason), refused (with what to do), or inert: without meaning on one
 machine. The objects are then created, in order, on an empty server in memory with the shipped runtimes, to get the
-responses of schema validation and admission. Pass other runtimes in the same call, before the job that uses them.
+responses of schema validation and admission. If a server is running, its runtimes are used instead; pass others in the
+same call, before the job that uses them. Finally, the scheduler of the running server is asked when each job would
+start; without a server, the job is compared with this machine.
 
-Exit codes: 0 all objects would run, 1 something is invalid or refused (with --strict, or approximated), 2 a file
-cannot be read.
+Exit codes: 0 all objects would run, now or when there is room; 1 something is invalid or refused (with --strict, or
+approximated) or can never start; 2 a file cannot be read.
 """
 
 from __future__ import annotations
@@ -24,24 +26,36 @@ from trainmaster.api.declaring.kinds import Fidelity, Kind
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
-from trainmaster.cli.manifests.documents import DocumentProblem, ManifestDocument, add_files, read_documents
+from trainmaster.cli.manifests.documents import (
+    DocumentProblem,
+    ManifestDocument,
+    add_files,
+    read_documents,
+    read_namespace,
+)
 from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.servers.flags import add_server
 from trainmaster.kit.clock import SystemClock
 
 if TYPE_CHECKING:
+    from trainmaster.cli.manifests.fitting import ComparedMachine
     from trainmaster.cli.manifests.rehearsal import Rehearsal
+    from trainmaster.controllers.explain.forecast import StartForecast
 
 _LONGEST = 70
 """Maximum length of a path in a table."""
 _OBVIOUS = ("apiVersion", "kind")
+_RUNNING = ("TrainJob", "JobSet", "Job", "Pod")
+"""Kinds that the scheduler starts."""
 _OLD_GROUP = "kubeflow.org/v1"
 _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser)
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="namespace of objects without one")
+    add_server(parser)
     parser.add_argument("--strict", action="store_true", help="treat approximated fields as errors")
+    parser.add_argument("--any-machine", action="store_true", help="do not check whether jobs fit a machine")
     add_output(parser)
 
 
@@ -54,6 +68,9 @@ class CheckReport:
     fields: list[Classed] = field(default_factory=list)
     errors: list[DocumentProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    workload: Object | None = None
+    """The JobSet, Job or Pod that it becomes on a server."""
+    start: StartForecast | None = None
 
     def find_name(self) -> str:
         meta = (self.document.obj or {}).get("metadata")
@@ -66,22 +83,48 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     documents = read_documents(context, options.file)
     if not documents:
         raise exits.Failure(f"{', '.join(options.file)}: nothing in it to check", exits.USAGE)
-    reports = asyncio.run(examine(documents, options.namespace, strict=options.strict))
+    machine = None if options.any_machine else find_machine(options, context, documents)
+    reports = asyncio.run(examine(documents, options.namespace or "default", machine, strict=options.strict))
+    asked = machine.name if machine is not None else ""
     if options.output == "table":
         for report in reports:
             _show(context, report)
         _sum_up(context, reports, strict=options.strict)
+        if asked:
+            context.note(asked)
     else:
-        print_data(context, [to_data(report) for report in reports], options.output)
+        print_data(context, [to_data(report, asked) for report in reports], options.output)
     return exits.FAILED if any(report.errors for report in reports) else exits.OK
 
 
-async def examine(documents: Sequence[ManifestDocument], namespace: str, *, strict: bool = False) -> list[CheckReport]:
+def find_machine(
+    options: argparse.Namespace, context: CommandContext, documents: Sequence[ManifestDocument]
+) -> ComparedMachine | None:
+    """What jobs are compared with; None if nothing in the documents runs."""
+    objects = [document.obj for document in documents if document.obj and document.obj.get("kind") in _RUNNING]
+    if not objects:
+        return None
+    # Imported here because it loads the scheduler.
+    from trainmaster.cli.manifests import fitting
+
+    return fitting.choose_machine(options, context, set(map(read_namespace, objects)))
+
+
+async def examine(
+    documents: Sequence[ManifestDocument], namespace: str, machine: ComparedMachine | None, *, strict: bool = False
+) -> list[CheckReport]:
     # Imported here because it loads a whole server.
     from trainmaster.cli.manifests import rehearsal
 
-    async with rehearsal.open_rehearsal(SystemClock()) as server:
-        return [_examine(server, document, namespace, strict=strict) for document in documents]
+    runtimes = machine.view if machine is not None and machine.is_server else None
+    async with rehearsal.open_rehearsal(SystemClock(), runtimes) as server:
+        reports = [_examine(server, document, namespace, strict=strict) for document in documents]
+    for report in reports:
+        if machine is not None and report.workload is not None:
+            report.start = machine.predict(report.workload)
+            obstacles = report.start.obstacles if report.start is not None else ()
+            report.errors += [DocumentProblem(text) for text in obstacles]
+    return reports
 
 
 def _examine(server: Rehearsal, document: ManifestDocument, namespace: str, *, strict: bool) -> CheckReport:
@@ -102,11 +145,12 @@ def _examine(server: Rehearsal, document: ManifestDocument, namespace: str, *, s
     outcome = server.create(kind, obj, namespace)
     known = {problem.path for problem in report.errors}
     for path, text in outcome.errors:
-        if "TrainingRuntime" in text and "not found" in text:
+        if "TrainingRuntime" in text and "not found" in text and not server.knows_runtimes:
             text += "; if a server has this runtime, give its manifest too, before the job"
         if not path or path not in known:
             report.errors.append(DocumentProblem(text, path, document.get_line(path or _find_path(text))))
     report.warnings += outcome.warnings
+    report.workload = outcome.workload
     return report
 
 
@@ -141,7 +185,7 @@ def _find_path(text: str) -> str:
     return found[0] if found else ""
 
 
-def to_data(report: CheckReport) -> dict[str, object]:
+def to_data(report: CheckReport, asked: str = "") -> dict[str, object]:
     document, obj = report.document, report.document.obj or {}
     meta = obj.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
@@ -159,6 +203,7 @@ def to_data(report: CheckReport) -> dict[str, object]:
         ],
         "errors": [{"path": one.path, "line": one.line, "text": one.text} for one in report.errors],
         "warnings": report.warnings,
+        "start": {"state": report.start.state, "text": report.start.text, "asked": asked} if report.start else None,
     }
 
 
@@ -192,13 +237,17 @@ def _list_lines(report: CheckReport) -> Iterator[str]:
         yield terminal.clean(f"error: {where}{path}{problem.text}")
     for text in report.warnings:
         yield terminal.clean(f"warning: {text}")
+    if report.start is not None:
+        yield terminal.clean(f"start: {report.start.state}{f', {report.start.text}' if report.start.text else ''}")
 
 
 def _sum_up(context: CommandContext, reports: Sequence[CheckReport], *, strict: bool) -> None:
     classes = Counter(one.fidelity.value for report in reports for one in report.fields)
     errors = sum(len(report.errors) for report in reports)
     counts = ", ".join(f"{classes[name.value]} {name.value}" for name in Fidelity if classes[name.value])
-    verdict = f"{errors} error{'s' if errors != 1 else ''}" if errors else "would run"
+    starts = {report.start.state for report in reports if report.start is not None}
+    good = "would run later" if "later" in starts else "would start now" if starts else "would run"
+    verdict = f"{errors} error{'s' if errors != 1 else ''}" if errors else good
     if not errors and classes[Fidelity.APPROXIMATED.value] and not strict:
         verdict += "; --strict makes errors of what is approximated"
     objects = f"{len(reports)} object{'s' if len(reports) != 1 else ''}"

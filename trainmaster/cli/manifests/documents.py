@@ -63,6 +63,13 @@ class ManifestDocument:
         return self.line
 
 
+def read_namespace(obj: Object) -> str:
+    """The namespace in its metadata, which need not be valid; "" if there is none."""
+    meta = obj.get("metadata")
+    named = meta.get("namespace") if isinstance(meta, dict) else None
+    return named if isinstance(named, str) else ""
+
+
 def add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",

@@ -17,15 +17,25 @@ import orjson
 from trainmaster.api.admission.trainjobs import find_runtime
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.declaring.kinds import Catalogue, Kind
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, NAMESPACES, TRAIN_JOBS
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_SETS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from trainmaster.api.status import AlreadyExists, StatusError
 from trainmaster.api.training.references import TRAINJOB_CONTROLLER
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.cli.manifests.documents import read_namespace
 from trainmaster.client.contract import WriteOptions
+from trainmaster.client.listed import ListedView
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.install import list_manifests, parse_manifest
@@ -37,6 +47,8 @@ from trainmaster.store.memory import MemoryStore
 
 _STRICT = WriteOptions(field_validation="Strict")
 _PLAIN = WriteOptions()
+_KEPT = ("name", "namespace", "labels", "annotations")
+"""Metadata of a server's runtime that its copy has."""
 
 
 @dataclass(slots=True)
@@ -46,15 +58,27 @@ class RehearsalOutcome:
     errors: list[tuple[str, str]] = field(default_factory=list)
     """(path of the field or "", message)"""
     warnings: list[str] = field(default_factory=list)
+    workload: Object | None = None
+    """The stored JobSet, Job or Pod of an object that runs something; for a TrainJob the JobSet that it becomes."""
     exists: bool = False
     """An earlier document has created the object; that is not an error."""
 
 
 class Rehearsal:
-    def __init__(self, registry: ObjectRegistry) -> None:
+    def __init__(self, registry: ObjectRegistry, runtimes: ListedView | None = None) -> None:
+        """`runtimes`: a view of a server, whose runtimes are used instead of the shipped ones."""
         self.catalogue: Catalogue = registry.catalogue
         self._registry = registry
         self._view = LocalView(registry)
+        self._runtimes = runtimes
+
+    @property
+    def knows_runtimes(self) -> bool:
+        """Whether it has the runtimes of a server."""
+        return self._runtimes is not None and not self._runtimes.missing & {
+            TRAINING_RUNTIMES,
+            CLUSTER_TRAINING_RUNTIMES,
+        }
 
     def close(self) -> None:
         self._view.close()
@@ -69,7 +93,7 @@ class Rehearsal:
         if where:
             self._ensure_namespace(where)
         if kind.gvr == TRAIN_JOBS:
-            self._ensure_runtime(given)
+            self._ensure_runtime(given, where)
         call = Call(SYSTEM)
         try:
             written = self._registry.create(call, kind, where, copy.deepcopy(given), _STRICT)
@@ -78,17 +102,16 @@ class Rehearsal:
         except StatusError as error:
             outcome.errors += _list_causes(error)
         else:
+            stored: Object = orjson.loads(written.value)
             if kind.gvr == TRAIN_JOBS:
-                outcome.errors += self._follow(orjson.loads(written.value))
+                self._follow(stored, outcome)
+            elif kind.gvr in (JOB_SETS, JOBS, PODS):
+                outcome.workload = stored
         outcome.warnings += call.warnings
         return outcome
 
     def _choose_namespace(self, kind: Kind, given: Object, namespace: str) -> str:
-        if not kind.namespaced:
-            return ""
-        meta = given.get("metadata")
-        named = meta.get("namespace") if isinstance(meta, dict) else None
-        return named if isinstance(named, str) and named else namespace
+        return read_namespace(given) or namespace if kind.namespaced else ""
 
     def _ensure_namespace(self, name: str) -> None:
         kind = self.catalogue.find(NAMESPACES)
@@ -99,47 +122,58 @@ class Rehearsal:
         except StatusError:
             return  # it exists, or its name is invalid; in that case the object is refused with a better message
 
-    def _ensure_runtime(self, trainjob: Object) -> None:
-        """Creates the shipped runtime that the job refers to, if any. Reading all runtimes would take longer."""
+    def _ensure_runtime(self, trainjob: Object, namespace: str) -> None:
+        """Creates the runtime that the job refers to: that of the server, else a shipped one. Reading all would take
+        longer."""
         spec = trainjob.get("spec")
         reference = spec.get("runtimeRef") if isinstance(spec, dict) else None
-        if (
-            not isinstance(reference, dict)
-            or reference.get("kind", "ClusterTrainingRuntime") != "ClusterTrainingRuntime"
-        ):
+        if not isinstance(reference, dict) or not isinstance(reference.get("name"), str):
             return
-        kind = self.catalogue.find(CLUSTER_TRAINING_RUNTIMES)
+        is_shared = reference.get("kind", "ClusterTrainingRuntime") == "ClusterTrainingRuntime"
+        gvr, space = (CLUSTER_TRAINING_RUNTIMES, "") if is_shared else (TRAINING_RUNTIMES, namespace)
+        found = self._find_known(gvr, space, reference["name"])
+        kind = self.catalogue.find(gvr)
         assert kind is not None, "always served"
-        for name, text in list_manifests():
-            if name == reference.get("name") and self._view.find(CLUSTER_TRAINING_RUNTIMES, "", name) is None:
-                self._registry.create(Call(SYSTEM), kind, "", parse_manifest(text), _PLAIN)
+        if found is not None and self._view.find(gvr, space, reference["name"]) is None:
+            self._registry.create(Call(SYSTEM), kind, space, found, _PLAIN)
 
-    def _follow(self, trainjob: Object) -> list[tuple[str, str]]:
-        """The problems that the controller would find."""
+    def _find_known(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        if self._runtimes is not None and self.knows_runtimes:
+            found = self._runtimes.find(gvr, namespace, name)
+            if found is None:
+                return None
+            return {**found, "metadata": {key: value for key, value in found["metadata"].items() if key in _KEPT}}
+        shipped = dict(list_manifests()) if gvr == CLUSTER_TRAINING_RUNTIMES else {}
+        return parse_manifest(shipped[name]) if name in shipped else None
+
+    def _follow(self, trainjob: Object, outcome: RehearsalOutcome) -> None:
+        """The JobSet that the controller would create, or the problems that it would find."""
         runtime = find_runtime(trainjob, self._view)
         if runtime is None or trainjob["spec"].get("managedBy", TRAINJOB_CONTROLLER) != TRAINJOB_CONTROLLER:
-            return []
+            return
         context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
         children = build_children(TrainJob(trainjob), runtime, context)
         if not isinstance(children, Children):
-            return [("", children.message)]
+            outcome.errors.append(("", children.message))
+            return
         kind = self.catalogue.find(JOB_SETS)
         assert kind is not None, "always served"
         namespace = trainjob["metadata"]["namespace"]
         try:
-            self._registry.create(Call(SYSTEM), kind, namespace, children.jobset, _PLAIN)
+            written = self._registry.create(Call(SYSTEM), kind, namespace, children.jobset, _PLAIN)
         except AlreadyExists:
-            return []
+            return
         except StatusError as error:
-            return [("", f"the JobSet that it becomes is refused: {error.message}")]
-        return []
+            outcome.errors.append(("", f"the JobSet that it becomes is refused: {error.message}"))
+        else:
+            outcome.workload = orjson.loads(written.value)
 
 
 @asynccontextmanager
-async def open_rehearsal(clock: Clock) -> AsyncIterator[Rehearsal]:
+async def open_rehearsal(clock: Clock, runtimes: ListedView | None = None) -> AsyncIterator[Rehearsal]:
     registry = ObjectRegistry(MemoryStore(), catalogue.build(), clock, SystemIds())
     async with registry.running():
-        rehearsal = Rehearsal(registry)
+        rehearsal = Rehearsal(registry, runtimes)
         try:
             yield rehearsal
         finally:

@@ -45,6 +45,8 @@ _MOST_REPAIRS = 10
 _MOST_TRIED = 20
 """The maximum number of running jobs to test, to find out whether the end of each would be enough."""
 _MEBI = 1 << 20
+_MOST_SHARED = 100
+"""The maximum of the setting node.overcommit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,16 +239,13 @@ class WhatIf:
     def list_sharing(self, verdict: SchedulingVerdict) -> list[UnblockingChange]:
         """If the node has fewer CPUs than the job requests: overcommitting them."""
         node = self._world.find(NODES, "", NODE)
-        has = read_amounts(Node(node).capacity).get(CPU, 0) if node is not None else 0
-        if verdict.lacking != (CPU,) or not has or self.repairs:
+        shared = describe_sharing(verdict, Node(node)) if node is not None and not self.repairs else None
+        if node is None or shared is None:
             return []
-        factor = -(-verdict.need[CPU] * 2 // has) / 2
-        offered = {"status": {"allocatable": {CPU: f"{round(has * factor)}m"}}}
-        if not self._starts(lambda world: world.put(NODES, merge.apply(node or {}, offered))):
+        offered = {"status": {"allocatable": {CPU: f"{verdict.need[CPU]}m"}}}
+        if not self._starts(lambda world: world.put(NODES, merge.apply(node, offered))):
             return []
-        text = f"if jobs shared the {name_amount(CPU, has)} of node {NODE}, and ran slower"
-        how = f"set overcommit = {factor:g} under [node] in the server's config.toml, and restart the server"
-        return [UnblockingChange("node", text, how, loss=1.0)]
+        return [UnblockingChange("node", f"if jobs shared {shared[0]}, and ran slower", shared[1], loss=1.0)]
 
     def _list_pods(self) -> list[Pod]:
         """One waiting Pod of each role; the others have the same template."""
@@ -254,6 +253,16 @@ class WhatIf:
         uid = jobset["metadata"]["uid"] if jobset is not None else ""
         pods = map(Pod, self._world.list(PODS, self.namespace, {JOBSET_UID: uid}) if uid else ())
         return list({pod.step: pod for pod in pods if pod.is_active and not pod.node}.values())
+
+
+def describe_sharing(verdict: SchedulingVerdict, node: Node) -> tuple[str, str] | None:
+    """If overcommitted CPUs are all that a job lacks: what is shared, and how. None otherwise."""
+    has = read_amounts(node.capacity).get(CPU, 0)
+    if verdict.lacking != (CPU,) or not has or verdict.need[CPU] > _MOST_SHARED * has:
+        return None
+    factor = -(-verdict.need[CPU] * 2 // has) / 2
+    how = f"set overcommit = {factor:g} under [node] in the server's config.toml and restart the server"
+    return f"the {name_amount(CPU, has)} of node {node.name}", how
 
 
 def _change_nothing(world: Overlay) -> None:

@@ -37,7 +37,9 @@ from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
 HYPOTHETICAL_UID = "supposed"
-"""The uid of a hypothetical JobSet."""
+"""The uid of a hypothetical JobSet, or of a hypothetical Pod without one."""
+HYPOTHETICAL_VERSION = "0"
+"""The resource version of hypothetical Pods."""
 _LISTED = (PODS, JOB_SETS, JOBS, NODES)
 _MOST_PASSES = 10_000
 """A safeguard against a scheduler that never finishes; normally each pass binds at least one Pod."""
@@ -131,20 +133,36 @@ class Overlay:
         for pod in self._build_pods(JobSet(obj)):
             self.put(PODS, pod)
 
+    def add_pod(self, namespace: str, name: str, spec: Fields, now: Now) -> None:
+        """Adds a Pod without a JobSet as if it had just been created."""
+        meta = {"name": name, "namespace": namespace, "uid": HYPOTHETICAL_UID, "resourceVersion": HYPOTHETICAL_VERSION}
+        done = _complete(spec) | {"priority": self._get_priority(spec)}
+        self.put(PODS, {"metadata": {**meta, "creationTimestamp": format_time(now.wall)}, "spec": done})
+
     def fits_quotas(self, namespace: str) -> bool:
         """Whether the unfinished Pods of the namespace, including the hypothetical ones, are within its quotas."""
-        pods = [pod["spec"] for pod in self.list(PODS, namespace) if not Pod(pod).is_over]
-        for quota in self._base.list(RESOURCE_QUOTAS, namespace):
-            hard = ResourceQuota(quota).hard
+        return not self.list_exceeded(namespace)
+
+    def list_exceeded(self, namespace: str, *, alone: bool = False) -> Sequence[str]:
+        """The quotas that the unfinished Pods of the namespace exceed, one sentence each. `alone`: of the Pods only the
+        hypothetical ones."""
+        pods = [
+            pod["spec"]
+            for pod in self.list(PODS, namespace)
+            if not Pod(pod).is_over and not (alone and pod["metadata"].get("resourceVersion") != HYPOTHETICAL_VERSION)
+        ]
+        found = []
+        for quota in map(ResourceQuota, self._base.list(RESOURCE_QUOTAS, namespace)):
             total: Usage = {"pods": Fraction(len(pods)), "count/pods": Fraction(len(pods))}
             for spec in pods:
                 for name, amount in measure_pod(spec).items():
                     total[name] = total.get(name, Fraction(0)) + amount
-            if any(total.get(name, Fraction(0)) > quantity.parse(limit) for name, limit in hard.items()):
-                return False
-            if any(list_unspecified(spec, hard) for spec in pods):
-                return False
-        return True
+            for name, limit in quota.hard.items():
+                if total.get(name, Fraction(0)) > quantity.parse(limit):
+                    found.append(f"the quota {quota.name} of namespace {namespace} limits {name} to {limit}")
+            missing = sorted({text for spec in pods for text in list_unspecified(spec, quota.hard)})
+            found += [f"the quota {quota.name} of namespace {namespace} requires {text}" for text in missing]
+        return found
 
     def play(self, now: Now) -> None:
         """Runs the scheduler until no waiting gang would start."""
@@ -188,7 +206,7 @@ class Overlay:
             for number in range(role.width):
                 name = f"{jobset.name}-{role.name}-{HYPOTHETICAL_UID}-{number}"
                 head = {"name": name, "namespace": jobset.namespace, "uid": name, "labels": marks}
-                head |= {"creationTimestamp": jobset.created_at, "resourceVersion": "0"}
+                head |= {"creationTimestamp": jobset.created_at, "resourceVersion": HYPOTHETICAL_VERSION}
                 yield {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
 
     def _get_priority(self, spec: Fields) -> int:

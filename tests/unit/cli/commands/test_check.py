@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, NODES, PODS, RESOURCE_QUOTAS
 from trainmaster.cli import exits
 from trainmaster.cli.commands.check import shorten
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
+from trainmaster.client.contract import Client, ObjectList
+from trainmaster.controllers.install import list_manifests, parse_manifest
 
 pytestmark = pytest.mark.unit
 
@@ -25,14 +31,16 @@ class Check:
     def __init__(self) -> None:
         self.out = self.err = ""
 
-    def __call__(self, text: str, *flags: str) -> int:
+    def __call__(self, text: str, *flags: str, serve: Any = None, **environ: str) -> int:
+        """On no machine, unless an environment or a server is given."""
         out, err = io.StringIO(), io.StringIO()
-        code = main(("check", "-f", "-", *flags), CommandContext({}, out, err, io.StringIO(text)))
+        flags = flags if environ or serve else ("--any-machine", *flags)
+        code = main(("check", "-f", "-", *flags), CommandContext(environ, out, err, io.StringIO(text), serve))
         self.out, self.err = out.getvalue(), err.getvalue()
         return code
 
-    def read(self, text: str, *flags: str) -> list[dict[str, Any]]:
-        self(text, "-o", "json", *flags)
+    def read(self, text: str, *flags: str, serve: Any = None, **environ: str) -> list[dict[str, Any]]:
+        self(text, "-o", "json", *flags, serve=serve, **environ)
         found: list[dict[str, Any]] = json.loads(self.out)
         return found
 
@@ -158,12 +166,117 @@ def test_nothing_to_check_is_a_wrong_command_line(check: Check) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_would_run(path: Path) -> None:
     out = io.StringIO()
-    assert main(("check", "-f", str(path)), CommandContext({}, out, io.StringIO())) == exits.OK, out.getvalue()
+    asked = ("check", "-f", str(path), "--any-machine")
+    assert main(asked, CommandContext({}, out, io.StringIO())) == exits.OK, out.getvalue()
 
 
 def test_a_runtime_that_is_not_shipped_is_asked_for(check: Check) -> None:
     assert check(make(runtimeRef={"name": "own"})) == exits.FAILED
     assert "if a server has this runtime, give its manifest too, before the job" in check.out
+
+
+def ask_for(nodes: int, **amounts: str) -> str:
+    return make(trainer={"numNodes": nodes, "resourcesPerNode": {"requests": amounts}})
+
+
+def test_without_a_server_a_job_is_compared_with_this_machine(check: Check, tmp_path: Path) -> None:
+    environ = {"TRAINMASTER_HOME": str(tmp_path / "absent"), "TRAINMASTER_NODE_CPUS": "2"}
+    assert check(ask_for(2, cpu="1"), **environ) == exits.OK
+    assert "start: now" in check.out and "would start now" in check.err
+    assert "no server is running: compared with this machine (2 CPUs, " in check.err
+    assert check(ask_for(3, cpu="1"), **environ) == exits.FAILED
+    text = (
+        "error: the job asks for 3 CPUs, node local has 2: ask for less, or use fewer nodes; or set overcommit = 1.5 "
+    )
+    assert text in check.out
+    assert "start: never" in check.out
+    assert check(ask_for(3, cpu="1"), TRAINMASTER_NODE_OVERCOMMIT="1.5", **environ) == exits.OK
+    assert "jobs on node local share its 2 CPUs: together they may request 3" in check.err
+    assert not (tmp_path / "absent").exists()
+
+
+def test_every_obstacle_on_this_machine_is_an_error(check: Check, tmp_path: Path) -> None:
+    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1000"}}}
+    pod = {"nodeSelector": {"gpu": "h100", "pool": "train"}, "containers": [container]}
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod})
+    (found,) = check.read(text, TRAINMASTER_HOME=str(tmp_path))
+    assert [error["text"].partition(",")[0] for error in found["errors"]] == [
+        "it asks for 1000 GPUs",
+        "no node has the label gpu=h100 (node local has no label gpu); the label pool=train (node local has no label "
+        "pool); `kubectl label node local --overwrite gpu=h100 pool=train` changes that",
+    ]
+    assert found["start"]["state"] == "never"
+
+
+def test_what_runs_nothing_is_compared_with_nothing(check: Check, tmp_path: Path) -> None:
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}})
+    assert check(text, TRAINMASTER_HOME=str(tmp_path)) == exits.OK
+    assert "machine" not in check.err and "start" not in check.out
+
+
+class Server:
+    """What a server answers: a node of two CPUs, and a runtime of its own."""
+
+    def __init__(self) -> None:
+        self.objects: dict[GVR, list[Object]] = {}
+        offered = {"cpu": "2", "memory": "8Gi", "pods": "10"}
+        self.add(NODES, {"metadata": {"name": "local"}, "status": {"capacity": offered, "allocatable": offered}})
+        runtime = next(parse_manifest(text) for name, text in list_manifests() if name == "torch-distributed")
+        self.add(CLUSTER_TRAINING_RUNTIMES, {**runtime, "metadata": {**runtime["metadata"], "name": "own", "uid": "u"}})
+
+    def add(self, gvr: GVR, obj: Object) -> None:
+        self.objects.setdefault(gvr, []).append(obj)
+
+    async def list(self, gvr: GVR, namespace: str = "") -> ObjectList:
+        listed = self.objects.get(gvr, [])
+        chosen = [obj for obj in listed if namespace in ("", obj["metadata"].get("namespace", ""))]
+        return ObjectList(items=chosen, resource_version="1")
+
+    def serve(self, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+        return asyncio.run(work(cast(Client, self)))
+
+
+def test_the_scheduler_of_a_running_server_is_asked(check: Check) -> None:
+    server = Server()
+    own = make(runtimeRef={"name": "own"}, trainer={"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "1"}}})
+    assert check(own, serve=server.serve) == exits.OK, check.out
+    assert "start: now" in check.out and "asked the scheduler of in-process" in check.err
+    spec = {"nodeName": "local", "containers": [{"name": "m", "resources": {"requests": {"cpu": "1"}}}]}
+    server.add(PODS, {"metadata": {"name": "busy", "namespace": "default", "uid": "b"}, "spec": spec})
+    assert check(own, serve=server.serve) == exits.OK
+    text = "start: later, waiting for 2 CPUs: 1 of 2 free; first in the queue; starts when default/busy ends"
+    assert text in check.out
+    assert "would run later" in check.err
+    assert check(make(runtimeRef={"name": "torch-distributed"}), serve=server.serve) == exits.FAILED, "it was removed"
+
+
+@pytest.mark.parametrize(("limit", "state"), [("1", "never"), ("2", "later"), ("3", "now")])
+def test_quotas_of_the_namespace_count(check: Check, limit: str, state: str) -> None:
+    server = Server()
+    server.objects[NODES][0]["status"]["allocatable"]["cpu"] = "8"
+    meta = {"name": "q", "namespace": "team", "uid": "q"}
+    server.add(RESOURCE_QUOTAS, {"metadata": meta, "spec": {"hard": {"requests.cpu": limit}}})
+    spec = {"nodeName": "local", "containers": [{"name": "m", "resources": {"requests": {"cpu": "1"}}}]}
+    server.add(PODS, {"metadata": {"name": "busy", "namespace": "team", "uid": "b"}, "spec": spec})
+    job = make(runtimeRef={"name": "own"}, trainer={"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "1"}}})
+    (found,) = check.read(job, serve=server.serve)
+    assert found["start"]["state"] == state
+    assert bool(found["errors"]) == (state == "never")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        ([], "you may not read its nodes and its queue"),
+        ([{"metadata": {"name": "worker-1"}}], "it has a scheduler of its own"),
+    ],
+)
+def test_where_our_scheduler_cannot_be_asked_that_is_said(check: Check, nodes: list[Object], reason: str) -> None:
+    server = Server()
+    server.objects[NODES] = nodes
+    assert check(make(runtimeRef={"name": "own"}), serve=server.serve) == exits.OK
+    assert f"did not ask whether jobs fit in-process: {reason}" in check.err
+    assert "start:" not in check.out and "would run" in check.err
 
 
 def test_long_paths_lose_their_middle() -> None:
