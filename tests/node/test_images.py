@@ -6,7 +6,11 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -148,17 +152,58 @@ def test_namespaces_and_users_do_not_share_environments(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_package_that_does_not_exist_is_a_clear_error_and_is_not_tried_again_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_tenants", [True, False])
+def test_a_package_that_does_not_exist_is_a_clear_error_and_is_not_tried_again_at_once(
+    tmp_path: Path, is_tenants: bool
+) -> None:
     environments, errands = build(tmp_path, tmp_path)
     base = layers.read_base(sys.prefix)
-    asked = order("no-such-package-tm", is_tenants=True)
+    asked = order("no-such-package-tm", is_tenants=is_tenants)
     said: list[str] = []
     for _ in range(3):
-        with pytest.raises(ImageError, match=r"cannot install no-such-package-tm: .*no-such-package-tm"):
+        with pytest.raises(ImageError, match=r"cannot install no-such-package-tm: .*no-such-package-tm") as caught:
             asyncio.run(environments.ensure(base, asked, said.append))
+        assert caught.value.lasts
     assert len(said) == 1
     assert errands.done == []
     assert not any((tmp_path / "environments").rglob("env"))
+
+
+@pytest.mark.parametrize(("code", "lasts"), [(404, True), (403, True), (502, False), (None, False)])
+def test_an_index_that_does_not_answer_is_tried_again(tmp_path: Path, code: int | None, lasts: bool) -> None:
+    with answering(code) as index:
+        known = {"PATH": os.defpath, "PIP_INDEX_URL": f"{index}/simple", "PIP_RETRIES": "0"}
+        environments = Environments(tmp_path / "e", known, SystemClock(), LocalErrands(), InstallLimits())
+        asked = order("no-such-package-tm", is_tenants=True)
+        with pytest.raises(ImageError, match="No matching distribution") as caught:
+            asyncio.run(environments.ensure(layers.read_base(sys.prefix), asked, say_nothing))
+    assert caught.value.lasts is lasts
+    if code not in (404, None):
+        assert f"{code} " in str(caught.value), "the index's answer is part of the reason"
+
+
+@contextmanager
+def answering(code: int | None) -> Iterator[str]:
+    """An index that gives this answer to everything; None for one that is down."""
+
+    class Index(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert code is not None
+            self.send_response(code)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            return None
+
+    with HTTPServer(("127.0.0.1", 0), Index) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        if code is None:
+            server.server_close()
+            yield address
+            return
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield address
+        server.shutdown()
 
 
 def test_an_sdist_is_built_for_the_owner_and_for_no_tenant(tmp_path: Path) -> None:

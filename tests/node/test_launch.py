@@ -12,6 +12,7 @@ from tests.node.bench import Bench, find_status, has_phase, is_over, run
 from tests.node.test_images import NAME, list_installed, make_wheel
 from trainmaster.api.image_rules import KEY, NAMESPACE
 from trainmaster.api.image_rules import NAME as RULES
+from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from trainmaster.client.contract import PatchType
@@ -171,6 +172,19 @@ def test_a_job_may_install_packages_for_itself(tmp_path: Path, level: str) -> No
         assert list_installed(sys.prefix) == []
 
     (tmp_path / "wheels").mkdir()
+    run(tmp_path, test)
+
+
+def test_packages_that_can_never_be_installed_end_the_pod_with_the_reason(tmp_path: Path, level: str) -> None:
+    async def test(bench: Bench) -> None:
+        missing = str(tmp_path / "nothing.whl")
+        async with bench.running_agent(level=level):
+            await bench.create("echo ran", metadata={"annotations": {PACKAGES: missing}})
+            pod = await bench.wait_for(is_over)
+            assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "InstallationFailed")
+            assert pod["status"]["message"] == f"cannot install {missing}: there is no {missing} on this machine"
+            await bench.remove()
+
     run(tmp_path, test)
 
 

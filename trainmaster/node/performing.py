@@ -18,7 +18,7 @@ from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.checks import ProbeOutcome, ProbeTarget, check, run_hook
-from trainmaster.node.launch.contract import FAILED_MOUNT, START_ERROR, UNSUPPORTED, LaunchError, get_container
+from trainmaster.node.launch.contract import FAILED_MOUNT, POD_ENDS, START_ERROR, LaunchError, get_container
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.outcome import end_pod
 from trainmaster.node.machine.probes import ProbeAnswer, mark_answer
@@ -188,8 +188,8 @@ class Performer:
 
     def _refuse(self, pod: TrackedPod, item: Start, error: LaunchError) -> None:
         now = self.get_moment()
-        if error.reason == UNSUPPORTED:
-            ending = Ending(UNSUPPORTED, error.message)
+        if error.reason in POD_ENDS:
+            ending = Ending(error.reason, error.message)
             pod.change(lambda state: end_pod(pod.plan, _give_up(item)(state), ending))
         elif error.reason == START_ERROR:
             ended = ContainerEnd(128, None, now.wall, START_ERROR, error.message)
@@ -214,7 +214,7 @@ def _needs_pass(before: PodState, after: PodState, probe: Probe) -> bool:
 
 
 def _describe(error: LaunchError) -> tuple[str, str]:
-    if error.reason in (FAILED_MOUNT, UNSUPPORTED):
+    if error.reason == FAILED_MOUNT or error.reason in POD_ENDS:
         return error.reason, error.message
     return "Failed", f"Error: {error.message}"
 

@@ -64,15 +64,16 @@ def ask(caller: Caller, requirements: str, script: str, **spec: Any) -> str:
 
 
 def wait_for_refusal(caller: Caller, name: str) -> str:
-    """What the Pod says that it waits for, once an installation has failed. The Pod is deleted."""
+    """What the Pod says once an installation has failed: that it waits, or that it has failed. The Pod is deleted."""
     deadline = time.monotonic() + LIMIT
     while True:
         pod: JSON = caller.kube.get(caller.path("pods", name))
         states = [one.get("state") or {} for one in pod.get("status", {}).get("containerStatuses") or ()]
         words = [state["waiting"] for state in states if "waiting" in state]
-        if words and words[0]["reason"] == "ErrImagePull":
+        words += [pod["status"]] if pod.get("status", {}).get("reason") == "InstallationFailed" else []
+        if words and words[-1]["reason"] in ("ErrImagePull", "InstallationFailed"):
             caller.kube.delete(f"{caller.path('pods', name)}?gracePeriodSeconds=0")
-            return str(words[0]["message"])
+            return str(words[-1]["message"])
         assert time.monotonic() < deadline, pod.get("status")
         time.sleep(0.05)
 

@@ -149,7 +149,10 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         resources=run_options.parse_resources(options.gpu, options.cpu, options.memory),
         overcommits=options.overcommit,
         labels=run_options.parse_labels(options.label),
-        packages=(*options.package, *_read_requirements(options.requirements)),
+        packages=(
+            *(entry for text in options.package for entry in run_options.parse_package(text, Path.cwd())),
+            *_read_requirements(options.requirements),
+        ),
         ttl_seconds=_read_span("--ttl", options.ttl),
         deadline_seconds=_read_span("--deadline", options.deadline),
     )

@@ -115,6 +115,26 @@ def _check_path(where: str, path: str) -> None:
         raise RunOptionError(f"{where}: {path!r} must be an absolute path inside the job, such as /data")
 
 
+def parse_package(text: str, here: Path) -> list[str]:
+    """Requirements; paths become absolute, because the server has another working directory."""
+    # Imported here because most runs install nothing.
+    from trainmaster.api.formats import packages
+
+    return [_parse_requirement(entry, here, packages.find_problem(entry)) for entry in packages.split(text)]
+
+
+def _parse_requirement(entry: str, here: Path, problem: str) -> str:
+    if problem.startswith("is a path"):
+        path, bracket, extras = entry.partition("[")
+        found = here / Path(path).expanduser()
+        if not found.exists():
+            raise RunOptionError(f"--package {entry}: there is no {found}")
+        return f"{found.resolve()}{bracket}{extras}"
+    if problem.startswith(("is no requirement", "is an option")):
+        raise RunOptionError(f"--package {entry}: this {problem}")
+    return entry
+
+
 def parse_resources(gpu: str, cpu: str, memory: str) -> dict[str, str]:
     """Amounts per node. --gpu takes a number, or RESOURCE=NUMBER for resources other than nvidia.com/gpu."""
     resources = {}

@@ -182,7 +182,7 @@ class Images:
         if is_tenant(space):
             bad = [f"{entry} {why}" for entry in asked if (why := packages.find_problem(entry))]
             if bad:
-                raise ImageError(f"annotation {PACKAGES}: {'; '.join(bad)}")
+                raise ImageError(f"annotation {PACKAGES}: {'; '.join(bad)}", lasts=True)
         elif old := self._find_old(base, (named.packages, (*rule.packages, *asked))):
             return _Found(old)
         seen = [base.prefix, *self._list_shown(base), str(Path(base.interpreter).parent.parent)]
@@ -262,7 +262,7 @@ def _add_annotations(rule: ImageRule, pod: Pod) -> tuple[ImageRule, tuple[str, .
     asked = tuple(packages.split(read_text(pod.annotations, PACKAGES)))
     bad = [entry for entry in asked if entry.startswith("-")]
     if bad:
-        raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}")
+        raise ImageError(f"annotation {PACKAGES} lists requirements, not options: {', '.join(bad)}", lasts=True)
     return rule, asked
 
 

@@ -15,7 +15,12 @@ from trainmaster.shim.protocol import Mount
 
 
 class ImageError(Exception):
-    """There is no environment for this image; the message says what to do. A retry may succeed."""
+    """There is no environment for this image; the message says what to do."""
+
+    def __init__(self, message: str, *, lasts: bool = False) -> None:
+        """`lasts`: every other try would fail too, so the Pod ends instead of waiting."""
+        super().__init__(message)
+        self.lasts = lasts
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.node.disk.usage import measure_tree
 from trainmaster.node.images import index, install_program
 from trainmaster.node.images.contract import Errand, ErrandReport, Errands, ImageError
+from trainmaster.node.images.failures import is_lasting
 from trainmaster.node.images.fetching import FOLDER, Fetch, Fetched, fetch
 from trainmaster.node.images.installers import find_pip
 from trainmaster.node.images.layers import Base, BaseError, make_layer, read_base
@@ -87,6 +88,7 @@ class _Failure:
     count: int
     until: float
     text: str
+    lasts: bool
 
 
 @dataclass(slots=True)
@@ -155,20 +157,22 @@ class Environments:
     def _refuse_again(self, slot: Path) -> None:
         known = self._failures.get(slot)
         if known is not None and self._clock.boot() < known.until:
-            raise ImageError(known.text)
+            raise ImageError(known.text, lasts=known.lasts)
 
     async def _try(self, slot: Path, base: Base, order: InstallRequest) -> None:
         try:
             await self._make(slot, base, order)
         except (ImageError, OSError) as error:
             await asyncio.to_thread(remove_tree, slot)
-            count = self._failures[slot].count + 1 if slot in self._failures else 1
+            lasts = isinstance(error, ImageError) and error.lasts
+            # What lasts ends the Pods that ask, so the next one belongs to a user who may have corrected something.
+            count = self._failures[slot].count + 1 if slot in self._failures and not lasts else 1
             text = f"cannot install {order.requirements_text}: {index.redact(str(error), self._secrets)}"
             self._failures.pop(slot, None)
-            self._failures[slot] = _Failure(count, self._clock.boot() + _RETRY.delay(count), text)
+            self._failures[slot] = _Failure(count, self._clock.boot() + _RETRY.delay(count), text, lasts)
             while len(self._failures) > _MOST_REMEMBERED:
                 self._failures.pop(next(iter(self._failures)))
-            raise ImageError(text) from None
+            raise ImageError(text, lasts=lasts) from None
         except BaseException:
             await asyncio.to_thread(remove_tree, slot)
             raise
@@ -181,14 +185,16 @@ class Environments:
         pip = find_pip(base)
         fetched = await self._fetch(slot, parts, pip, sources=not order.is_tenants)
         await asyncio.to_thread(remove_tree, slot / FOLDER)
-        if fetched.error and order.is_tenants:
-            hint = "; in a tenant's namespace only wheels are installed" if "No matching" in fetched.error else ""
-            raise ImageError(index.pick_reason(fetched.error, self._secrets) + hint)
+        is_hopeless = fetched.lasts and not fetched.has_sources and not parts.direct
+        if fetched.error and (order.is_tenants or is_hopeless):
+            hint = "; in a tenant's namespace only wheels are installed" if fetched.has_sources else ""
+            raise ImageError(index.pick_reason(fetched.error, self._secrets) + hint, lasts=fetched.lasts)
         await asyncio.to_thread(_hand_over, slot, order.user)
         errand = self._build_errand(slot, order, parts, fetched, pip)
         report = await self._errands.run(order.pod, errand, lambda: self._check(slot))
         if report.code != 0:
-            raise ImageError(self._explain(report, fetched))
+            lasts = is_lasting(report.output) and (fetched.lasts or not fetched.error)
+            raise ImageError(self._explain(report, fetched), lasts=lasts)
         for name in ("wheels", "work", "blank"):
             await asyncio.to_thread(remove_tree, slot / name)
         (slot / _READY).touch()
@@ -259,9 +265,9 @@ class Environments:
         ]
         for path in list_direct_paths(parts.direct):
             if not self._limits.host_paths:
-                raise ImageError(f"{path} is a path of the machine (setting node.host_paths)")
+                raise ImageError(f"{path} is a path of the machine (setting node.host_paths)", lasts=True)
             if not os.path.exists(path):
-                raise ImageError(f"there is no {path} on this machine")
+                raise ImageError(f"there is no {path} on this machine", lasts=True)
             mounts.append(Mount(path, path, OVERLAY) if os.path.isdir(path) else Mount(path, path, read_only=True))
         return tuple(mounts)
 

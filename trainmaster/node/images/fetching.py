@@ -18,6 +18,7 @@ from pathlib import Path
 
 from trainmaster.node.disk.usage import measure_tree
 from trainmaster.node.images import fetch_program
+from trainmaster.node.images.failures import find_index_problem, has_skipped_sources, is_lasting, list_fetch_failures
 
 FOLDER = "fetch"
 """Inside the slot: its output, which may contain credentials and must be removed."""
@@ -50,6 +51,10 @@ class Fetched:
     """Where packages come from, as variables of pip. They may contain credentials."""
     error: str = ""
     """The installer's output, which may contain credentials."""
+    lasts: bool = False
+    """Whether another try would fail too."""
+    has_sources: bool = False
+    """Whether the index has source archives of what it has no wheels of, so that a build may succeed."""
 
 
 async def fetch(order: Fetch) -> Fetched:
@@ -68,7 +73,8 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
     folders = {"wheels": str(order.slot / "wheels"), "empty": str(place / "empty"), "temporary": str(place / "tmp")}
     for folder in folders.values():
         os.makedirs(folder, mode=0o755, exist_ok=True)
-    found, options, output = place / "found.json", place / "options.json", place / "fetch.log"
+    found, options = place / "found.json", place / "options.json"
+    output, trace = place / "fetch.log", place / "pip.log"
     asked = {
         "pip": order.pip,
         "requirements": list(order.requirements),
@@ -87,7 +93,7 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            env={**order.environ, "TMPDIR": folders["temporary"]},
+            env={**order.environ, "TMPDIR": folders["temporary"], "PIP_LOG": str(trace)},
             cwd=folders["empty"],
             start_new_session=True,
         )
@@ -100,8 +106,17 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
         return Fetched(tuple(names["pins"]), tuple(names["sources"]), known)
     with open(output, "rb") as words:
         words.seek(max(0, output.stat().st_size - _MOST_OUTPUT))
-        text = words.read().decode("utf-8", "replace") or f"it ended with {process.returncode}"
-    return Fetched(options=known, error=text)
+        error = words.read().decode("utf-8", "replace")
+    return _explain(error or f"it ended with {process.returncode}", trace, known)
+
+
+def _explain(error: str, trace: Path, options: Mapping[str, str]) -> Fetched:
+    """pip's output does not tell a package that does not exist from an index that does not answer; its log does."""
+    log = trace.read_text(errors="replace") if trace.exists() else ""
+    fetches = list_fetch_failures(log)
+    problem = find_index_problem(fetches)
+    error = f"{error}\nERROR: {problem}" if problem else error
+    return Fetched(options=options, error=error, lasts=is_lasting(error, fetches), has_sources=has_skipped_sources(log))
 
 
 def _watch(process: subprocess.Popen[bytes], order: Fetch, stop: threading.Event) -> str:

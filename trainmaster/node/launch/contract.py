@@ -27,7 +27,12 @@ START_ERROR = "StartError"
 UNSUPPORTED = "Unsupported"
 """The Pod requests something that this machine does not support; ends the Pod."""
 
-_LASTING = frozenset({START_ERROR, UNSUPPORTED})
+INSTALL_ERROR = "InstallationFailed"
+"""The packages of a container cannot be installed, and never could be; ends the Pod."""
+POD_ENDS = frozenset({UNSUPPORTED, INSTALL_ERROR})
+"""The reasons that end the Pod."""
+
+_LASTING = POD_ENDS | {START_ERROR}
 
 LOOPBACK = "127.0.0.1"
 

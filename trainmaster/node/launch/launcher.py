@@ -39,6 +39,7 @@ from trainmaster.node.launch.budgets import find_budget
 from trainmaster.node.launch.contract import (
     FAILED_MOUNT,
     IMAGE_ERROR,
+    INSTALL_ERROR,
     ContainerSources,
     LaunchError,
     Prepared,
@@ -148,8 +149,8 @@ class Launcher:
     # Before the start
 
     async def prepare(self, pod: Pod, site: Site) -> Prepared:
-        """Raises LaunchError with FailedMount or ErrImagePull if the Pod has to wait. Missing variables are found
-        later, per container."""
+        """Raises LaunchError with FailedMount or ErrImagePull if the Pod has to wait, InstallationFailed if it cannot
+        run. Missing variables are found later, per container."""
         containers = pod.all_containers
         images = await self._get_images(pod, containers, site)
         volumes = list_volumes(pod, api_access=await self._wants_access(pod))
@@ -188,7 +189,7 @@ class Launcher:
         try:
             return {entry["name"]: await self._images.find(pod, entry, tell) for entry in containers}
         except ImageError as error:
-            raise LaunchError(IMAGE_ERROR, str(error)) from None
+            raise LaunchError(INSTALL_ERROR if error.lasts else IMAGE_ERROR, str(error)) from None
 
     async def _wants_access(self, pod: Pod) -> bool:
         asked = pod.spec.get("automountServiceAccountToken")

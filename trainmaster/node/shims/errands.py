@@ -83,7 +83,7 @@ class ErrandRunner:
                 return done.result()
             left -= _CHECK_SECONDS
             if why := await check():
-                raise ImageError(why)
+                raise ImageError(why, lasts=True)
         raise ImageError(f"it took longer than {errand.seconds:.0f} s")
 
     async def _clear(self, uid: str) -> None:

@@ -177,3 +177,21 @@ def test_labels_and_processes_are_checked() -> None:
     for bad in ("0", "-1", "many"):
         with pytest.raises(RunOptionError, match="--nproc"):
             run_options.parse_processes(bad)
+
+
+def test_packages_are_requirements_and_paths_are_those_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "w.whl").touch()
+    (tmp_path / "lib").mkdir()
+    url = "git+https://example.com/x"
+    for text, want in [
+        ("tqdm", ["tqdm"]),
+        ("numpy>=1,<2, tqdm", ["numpy>=1,<2", "tqdm"]),
+        ("tqdm; python_version > '3'", ["tqdm; python_version > '3'"]),
+        (url, [url]),
+        ("w.whl", [f"{tmp_path}/w.whl"]),
+        ("./lib[fast]", [f"{tmp_path}/lib[fast]"]),
+    ]:
+        assert run_options.parse_package(text, tmp_path) == want
+    for bad, why in [("./nothing.whl", "there is no"), ("numpy>>1", "is no requirement"), ("-e .", "is an option")]:
+        with pytest.raises(RunOptionError, match=f"--package {bad}: .*{why}"):
+            run_options.parse_package(bad, tmp_path)

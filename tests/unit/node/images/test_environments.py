@@ -34,6 +34,7 @@ class Hostile:
         self.secret = secret
         self.done: list[Errand] = []
         self.code = 0
+        self.output = "no"
 
     async def run(self, pod: Pod, errand: Errand, check: Check) -> ErrandReport:
         self.done.append(errand)
@@ -44,7 +45,7 @@ class Hostile:
         (env / "bin").rmdir()
         (env / "bin").symlink_to(self.secret)
         (env / "pyvenv.cfg").write_text(f"home = {self.secret}\n")
-        return ErrandReport(self.code, "no")
+        return ErrandReport(self.code, self.output)
 
 
 class Bench:
@@ -126,6 +127,24 @@ def test_a_failure_is_told_again_without_another_try_until_its_pause_is_over(tmp
         bench.errands.code = 0
         await bench.cluster.clock.sleep(6)
         assert (await bench.find(str(bench.project))).made
+
+    run(tmp_path, test)
+
+
+def test_a_failure_that_lasts_says_so_and_is_tried_again_soon_for_another_job(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        bench.errands.code, bench.errands.output = 1, "ERROR: No matching distribution found for nosuch"
+        for tries in (1, 2, 3):
+            for _ in range(2):
+                with pytest.raises(ImageError, match="No matching distribution found for nosuch") as caught:
+                    await bench.find(str(bench.project))
+                assert caught.value.lasts
+            assert len(bench.errands.done) == tries
+            await bench.cluster.clock.sleep(6)
+        bench.errands.output = "WARNING: Retrying (Retry(total=0)) after connection broken by"
+        with pytest.raises(ImageError) as caught:
+            await bench.find(str(bench.project))
+        assert not caught.value.lasts
 
     run(tmp_path, test)
 
