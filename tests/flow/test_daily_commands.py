@@ -95,6 +95,16 @@ def test_submit_waits_for_a_good_end(shell: Shell) -> None:
     assert json.loads(shell.must("get", "good-one", "-o", "json"))["kind"] == "TrainJob"
 
 
+def test_the_number_of_nodes_is_the_runtimes_if_the_job_has_none(shell: Shell, tmp_path: Path) -> None:
+    runtime = RUNTIME.replace("once", "thrice").replace("numNodes: 1", "numNodes: 3")
+    job = BAD.replace("bad-one", "good-three").replace("once", "thrice")
+    (tmp_path / "b.yaml").write_text(job + "---" + runtime)
+    shell.must("submit", "-f", str(tmp_path), "--wait")
+    for command in (("list",), ("get", "good-three")):
+        assert shell.must(*command).splitlines()[1].split()[:3] == ["good-three", "Complete", "3"]
+    assert "3 (set by the runtime)" in shell.must("describe", "good-three")
+
+
 def test_submit_makes_the_runtime_first_and_tells_a_failure(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(BAD + "---" + RUNTIME)
     assert shell("submit", "-f", str(tmp_path), "--wait") == exits.FAILED

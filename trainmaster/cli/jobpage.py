@@ -22,6 +22,7 @@ from trainmaster.jobs.models import training
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated, read_waiting
 from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import parse_time
 
@@ -80,13 +81,21 @@ def _tell_state(context: CommandContext, story: JobDetails) -> Iterator[str]:
         yield from (f"  {line}" for line in terminal.wrap(context, state.sentence, 2))
 
 
+def _describe_nodes(story: JobDetails) -> str:
+    if story.job.nodes is not None:
+        return str(story.job.nodes)
+    if story.runtime is None:
+        return "set by the runtime"
+    return f"{TrainingRuntime(story.runtime).default_nodes} (set by the runtime)"
+
+
 def _tell_facts(story: JobDetails) -> Iterator[str]:
     job, created = story.job, story.job.created_at
     reference = job.runtime
     facts = []
     if reference:
         facts.append(("Runtime", f"{reference['name']} ({reference.get('kind', 'ClusterTrainingRuntime')})"))
-    facts.append(("Nodes", str(job.nodes) if job.nodes else "as the runtime says"))
+    facts.append(("Nodes", _describe_nodes(story)))
     facts.append(("Created", f"{created} ({show_age(created, story.now)} ago)"))
     end = job.end
     if end is not None:

@@ -124,14 +124,15 @@ def build_header(*, wide: bool, all_namespaces: bool) -> tuple[str, ...]:
 
 
 def build_row(
-    job: TrainingJob, now: datetime, *, wide: bool, all_namespaces: bool, gone: bool = False
+    job: TrainingJob, now: datetime, *, wide: bool, all_namespaces: bool, nodes: int | None = None, gone: bool = False
 ) -> Sequence[str]:
+    """`nodes`: their number, which the runtime may set."""
     state = job.state
     percent, left = job.progress
     row = [
         job.name,
         "Deleted" if gone else state.word,
-        str(job.nodes or "-"),
+        str(nodes or job.nodes or "-"),
         "-" if percent is None else f"{percent}%",
         show_age(job.created_at, now),
     ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import build_header, build_row, style_state
 from trainmaster.cli.output import build_table, print_objects
 from trainmaster.cli.terminal import find_width
+from trainmaster.client.contract import Client
+from trainmaster.jobs.lookups import count_nodes
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
 
@@ -17,25 +19,42 @@ def sort(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
 
 
+async def count_shown(client: Client, options: argparse.Namespace, jobs: Iterable[TrainingJob]) -> dict[str, int]:
+    """The numbers of nodes that a table of these jobs needs, by uid."""
+    return await count_nodes(client, jobs) if options.output in ("table", "wide") else {}
+
+
 def show(
-    context: CommandContext, options: argparse.Namespace, jobs: list[TrainingJob], *, single: bool = False
+    context: CommandContext,
+    options: argparse.Namespace,
+    jobs: list[TrainingJob],
+    nodes: Mapping[str, int],
+    *,
+    single: bool = False,
 ) -> None:
     if options.output not in ("table", "wide"):
         print_objects(context, [(job.gvr, job.raw) for job in jobs], options.output, single=single)
     elif jobs:
-        for line in build_lines(context, options, jobs):
+        for line in build_lines(context, options, jobs, nodes):
             context.say(line)
 
 
 def build_lines(
-    context: CommandContext, options: argparse.Namespace, jobs: Iterable[TrainingJob], gone: Iterable[str] = ()
+    context: CommandContext,
+    options: argparse.Namespace,
+    jobs: Iterable[TrainingJob],
+    nodes: Mapping[str, int],
+    gone: Iterable[str] = (),
 ) -> list[str]:
-    """The lines of the table, header first. `gone`: uids of deleted jobs."""
+    """The lines of the table, header first. `nodes`: their number by uid; `gone`: uids of deleted jobs."""
     jobs = list(jobs)
     wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
     now, uids = SystemClock().now(), set(gone)
     header = build_header(wide=wide, all_namespaces=everywhere)
-    rows = [build_row(job, now, wide=wide, all_namespaces=everywhere, gone=job.uid in uids) for job in jobs]
+    rows = [
+        build_row(job, now, wide=wide, all_namespaces=everywhere, nodes=nodes.get(job.uid), gone=job.uid in uids)
+        for job in jobs
+    ]
     if find_width(context) is not None and not any(job.progress[0] is not None for job in jobs):
         # Fit the reason to the terminal; in a pipe the columns are always the same.
         at = header.index("PROGRESS")

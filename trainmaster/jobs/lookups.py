@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from trainmaster.api.meta import GVR, Object
@@ -11,6 +12,7 @@ from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import TrainingJob
 
 
@@ -59,6 +61,24 @@ async def find_runtime(client: Client, job: TrainingJob) -> Object | None:
         return None
     namespace = job.namespace if gvr == TRAINING_RUNTIMES else ""
     return await find_readable(client, gvr, job.runtime["name"], namespace)
+
+
+async def count_nodes(client: Client, jobs: Iterable[TrainingJob]) -> dict[str, int]:
+    """The number of nodes by uid of the job: its own, otherwise the runtime's. Without jobs whose runtime no longer
+    exists or cannot be read. Each runtime is read once."""
+    counts: dict[str, int] = {}
+    runtimes: dict[tuple[str, str, str], Object | None] = {}
+    for job in jobs:
+        if job.nodes is not None:
+            counts[job.uid] = job.nodes
+            continue
+        key = job.namespace, str(job.runtime.get("kind")), str(job.runtime.get("name"))
+        if key not in runtimes:
+            runtimes[key] = await find_runtime(client, job)
+        runtime = runtimes[key]
+        if runtime is not None:
+            counts[job.uid] = TrainingRuntime(runtime).default_nodes
+    return counts
 
 
 async def find_jobset(client: Client, job: TrainingJob) -> JobSet | None:

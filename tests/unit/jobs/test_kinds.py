@@ -194,7 +194,7 @@ def test_it_is_listed_described_and_named() -> None:
     async def main() -> list[str]:
         (job,) = await list_training_jobs(shelf)
         assert (await get_job(shelf, "default", "toy")).uid == job.uid
-        lines = build_lines(make_context(), Namespace(output="wide", all_namespaces=False), [job])
+        lines = build_lines(make_context(), Namespace(output="wide", all_namespaces=False), [job], {})
         assert lines[1].split()[:3] == ["toy", "Running", "3"]
         return list(build_page(make_context(), await describe.collect(shelf, "default", "toy")))
 

@@ -13,7 +13,7 @@ import argparse
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
 from trainmaster.cli.jobs import add_names, get_job
-from trainmaster.cli.jobtable import show
+from trainmaster.cli.jobtable import count_shown, show
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
 from trainmaster.jobs.models.training import TrainingJob
@@ -26,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    async def work(client: Client) -> list[TrainingJob]:
-        return [await get_job(client, options.namespace, name) for name in options.names]
+    async def work(client: Client) -> tuple[list[TrainingJob], dict[str, int]]:
+        jobs = [await get_job(client, options.namespace, name) for name in options.names]
+        return jobs, await count_shown(client, options, jobs)
 
-    found = call(context, options, work)
-    show(context, options, found, single=len(found) == 1)
+    found, nodes = call(context, options, work)
+    show(context, options, found, nodes, single=len(found) == 1)
     return exits.OK

@@ -17,7 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobtable import build_lines, show, sort
+from trainmaster.cli.jobtable import build_lines, count_shown, show, sort
 from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client, WatchEvent
@@ -36,13 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    async def work(client: Client) -> list[TrainingJob]:
+    async def work(client: Client) -> tuple[list[TrainingJob], dict[str, int]]:
         if options.watch:
             await Watcher(client, context, options).run()
-        return await list_training_jobs(client, options.namespace, options.selector)
+        jobs = await list_training_jobs(client, options.namespace, options.selector)
+        chosen = [job for job in jobs if options.state in (None, job.state.word)]
+        return sort(chosen), await count_shown(client, options, chosen)
 
-    found = [job for job in call(context, options, work) if options.state in (None, job.state.word)]
-    show(context, options, sort(found))
+    found, nodes = call(context, options, work)
+    show(context, options, found, nodes)
     if not found and options.output in ("table", "wide"):
         where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
         more = "" if options.all_namespaces else "; -A lists all namespaces"
@@ -56,6 +58,8 @@ class Watcher:
     def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace) -> None:
         self._client, self._context, self._options = client, context, options
         self._known: dict[str, TrainingJob] = {}
+        self._nodes: dict[str, int] = {}
+        """The number of nodes by uid; 0 if it cannot be found out."""
         self._shown: dict[str, str] = {}
         self._began = self._troubled = False
         self._missing = 0
@@ -69,10 +73,14 @@ class Watcher:
         from trainmaster.client.follow import follow
 
         async def begin(items: list[Object]) -> None:
-            self._begin(model, sort(map(model, items)))
+            jobs = sort(map(model, items))
+            await self._count(jobs)
+            self._begin(model, jobs)
 
         async def change(event: WatchEvent) -> None:
-            self._change(model(event.object), gone=event.type == "DELETED")
+            job = model(event.object)
+            await self._count([job])
+            self._change(job, gone=event.type == "DELETED")
 
         try:
             await follow(
@@ -90,6 +98,10 @@ class Watcher:
             if self._missing == len(TRAINING_KINDS):
                 raise
 
+    async def _count(self, jobs: list[TrainingJob]) -> None:
+        unknown = [job for job in jobs if job.uid not in self._nodes]
+        self._nodes |= {job.uid: 0 for job in unknown} | await count_shown(self._client, self._options, unknown)
+
     def _begin(self, model: type[TrainingJob], jobs: list[TrainingJob]) -> None:
         self._troubled = False
         seen = {job.uid for job in jobs}
@@ -99,7 +111,7 @@ class Watcher:
         if not self._began:
             self._began = True
             if self._options.output in ("table", "wide"):
-                self._context.say(build_lines(self._context, self._options, self._known.values())[0])
+                self._context.say(build_lines(self._context, self._options, self._known.values(), self._nodes)[0])
         for job in jobs:
             self._print(job)
 
@@ -132,7 +144,8 @@ class Watcher:
         else:
             # The widths come from all known jobs, so that columns stay aligned.
             rest = [other for other in self._known.values() if other.uid != uid]
-            self._context.say(build_lines(self._context, self._options, [job, *rest], [uid] if gone else [])[1])
+            shown, deleted = [job, *rest], [uid] if gone else []
+            self._context.say(build_lines(self._context, self._options, shown, self._nodes, deleted)[1])
 
     def _hear_trouble(self, error: Exception) -> None:
         if isinstance(error, StatusError) and error.code in (401, 403, 404):

@@ -18,9 +18,11 @@ from trainmaster.cli.view.endings import build_detached
 from trainmaster.cli.view.model import Model
 from trainmaster.cli.view.opening import Showing, build_address, show_job, wants_panel
 from trainmaster.client.contract import Client
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.logs.contract import JobLogOptions, Kept, KeptLog
 from trainmaster.jobs.logs.lines import Stamped
 from trainmaster.jobs.logs.stream import watch_lines
+from trainmaster.jobs.lookups import count_nodes
 from trainmaster.kit.clock import Clock
 
 
@@ -110,11 +112,39 @@ def _describe_outputs(job: FollowedJob) -> list[str]:
     return outputs.list_closing_lines(job.home, uid, job.name, job.namespace)
 
 
+async def _count_nodes(job: FollowedJob) -> int:
+    found = read_training_job(job.trainjob)
+    return found.nodes or (await count_nodes(job.client, [found])).get(found.uid, 1)
+
+
+def list_earlier_metrics(job: FollowedJob) -> list[dict[str, float]]:
+    """The metrics that the job reported before its current report, oldest first. On a cluster they are not known."""
+    if job.home is None:
+        return []
+    from trainmaster.history.archive import FILE, Archive, ArchiveError
+    from trainmaster.history.series import read_point
+
+    history, current = job.home.history, read_point(job.trainjob)
+    if current is None or not (history / FILE).exists():
+        return []
+    try:
+        archive = Archive.open(history, read_only=True)
+        try:
+            points = archive.list_points(job.trainjob["metadata"]["uid"])
+        finally:
+            archive.close()
+    except ArchiveError:
+        return []
+    return [point.metrics for point in points if point.at < current.at]
+
+
 async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
     """Shows the job until it is over; returns the exit code. `fresh`: it was just submitted and has no older logs."""
     # Errors are shown on the screen; log lines would overwrite it.
     logging.getLogger("trainmaster").addHandler(logging.NullHandler())
-    model = Model(job.name, job.namespace)
+    model = Model(job.name, job.namespace, nodes=await _count_nodes(job))
+    if not fresh:
+        model.see_earlier(list_earlier_metrics(job))
     model.see_trainjob(job.trainjob)
     if fresh:
         _tell_submitted(job, form, model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -74,7 +74,7 @@ class Screen:
     step: str = ""
     """For example 12/40, if the program reports it."""
     metrics: dict[str, list[float]] = field(default_factory=dict)
-    """Name to all values reported since the view was opened, newest last."""
+    """Name to its values, newest last."""
     failure: Fields | None = None
     offline: str = ""
     """Why the server does not answer; "" if it does."""
@@ -85,8 +85,10 @@ class Screen:
 
 
 class Model:
-    def __init__(self, name: str, namespace: str = "default") -> None:
+    def __init__(self, name: str, namespace: str = "default", *, nodes: int = 1) -> None:
+        """`nodes`: their number if the job does not set it."""
         self.screen = Screen(name, namespace)
+        self._default_nodes = nodes
         self._pods: dict[str, tuple[Rank, str]] = {}
         """Pod uid to (rank, creation time)."""
         self._uid = ""
@@ -112,7 +114,7 @@ class Model:
         self._uid, self.kind = uid, type(job)
         screen = self.screen
         screen.runtime = _DERIVED.sub("", job.runtime.get("name", ""))
-        screen.nodes = job.nodes or 1
+        screen.nodes = job.nodes or self._default_nodes
         screen.processes = read_text(job.spec, "trainer", "numProcPerNode")
         screen.created = job.created_at
         screen.failure = job.failure
@@ -121,6 +123,11 @@ class Model:
         self._find_state(job)
         if (screen.state, screen.reason) != before:
             self._tell("state", _describe_state(screen))
+
+    def see_earlier(self, reports: Iterable[Mapping[str, float]]) -> None:
+        """Takes the metrics of reports before the current one, oldest first, for the curves."""
+        for report in reports:
+            self._extend_curves({name: value for name, value in report.items() if name not in (STEP, TOTAL)})
 
     def see_pod(self, pod: Object, *, gone: bool = False) -> None:
         uid = pod["metadata"]["uid"]
@@ -233,10 +240,13 @@ class Model:
         fingerprint = f"{when} {step} {percent} {sorted(values.items())}"
         if values and fingerprint != self._reported:
             self._reported = fingerprint
-            for name, number in values.items():
-                kept = screen.metrics.setdefault(name, [])
-                kept.append(number)
-                del kept[:-_CURVE]
+            self._extend_curves(values)
+
+    def _extend_curves(self, values: Mapping[str, float]) -> None:
+        for name, number in values.items():
+            kept = self.screen.metrics.setdefault(name, [])
+            kept.append(number)
+            del kept[:-_CURVE]
 
     def _tell(self, kind: str, text: str) -> None:
         self._news.append(JobNews(kind, text))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from trainmaster.api.labels import DERIVED, FRAMEWORK
 from trainmaster.api.meta import Fields
-from trainmaster.api.reading import NOTHING
-from trainmaster.api.training.steps import get_ml_policy, get_template_spec
+from trainmaster.api.reading import NOTHING, read_spec
+from trainmaster.api.training.steps import decide_num_nodes, find_trainer, get_ml_policy, get_template_spec
 from trainmaster.jobs.models.objects import ObjectModel
 
 
@@ -41,6 +41,13 @@ class TrainingRuntime(ObjectModel):
         """The number of nodes of a job that does not specify it; None for the default, which is one."""
         nodes = self.ml_policy.get("numNodes")
         return nodes if isinstance(nodes, int) else None
+
+    @property
+    def default_nodes(self) -> int:
+        """The number of nodes of a job that does not specify it."""
+        trainer = find_trainer(self.jobset_spec)
+        parallelism = read_spec(trainer["template"]).get("parallelism") if trainer else None
+        return decide_num_nodes(NOTHING, self.raw, parallelism or 1)
 
     @property
     def max_restarts(self) -> int:

@@ -17,9 +17,8 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.record import DELETED, JobRecord
 from trainmaster.jobs.kinds import read_training_job
-from trainmaster.jobs.lookups import find_runtime, get_training_job
+from trainmaster.jobs.lookups import count_nodes, get_training_job
 from trainmaster.jobs.models.pods import Pod, read_waiting
-from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import COMPLETE, TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
@@ -193,11 +192,8 @@ async def _list_workers(client: Client, job: TrainingJob, worker: int | None = N
 
 async def count_workers(client: Client, job: TrainingJob) -> int:
     """The number of nodes that the job requests, otherwise the runtime's."""
-    if job.nodes is not None:
-        return job.nodes
-    runtime = await find_runtime(client, job)
-    # The runtime is deleted or not readable; the default number of nodes is 1.
-    return 1 if runtime is None else TrainingRuntime(runtime).nodes or 1
+    # If the runtime is deleted or not readable, the default number of nodes is 1.
+    return (await count_nodes(client, [job])).get(job.uid, 1)
 
 
 async def _read_live(

@@ -128,6 +128,24 @@ def test_a_rank_says_how_it_is(state: dict[str, Any], phase: str, want: tuple[st
     assert (rank.state, rank.detail) == want
 
 
+def test_curves_begin_with_what_was_reported_before_the_view_was_opened() -> None:
+    seen = Model("train")
+    seen.see_earlier([{"loss": 3.0, "current_step": 1.0, "total_steps": 9.0}, {"loss": 2.0, "lr": 0.1}])
+    report = {"lastUpdatedTime": "2026-01-01T00:00:09Z", "metrics": [{"name": "loss", "value": "1"}]}
+    seen.see_trainjob(make_trainjob(trainerStatus=report))
+    assert seen.screen.metrics == {"loss": [3.0, 2.0, 1.0], "lr": [0.1]}
+    assert seen.take_news() == [], "nothing of it is news"
+
+
+def test_the_number_of_nodes_is_the_jobs_or_the_runtimes() -> None:
+    for nodes in (None, 2):
+        seen = Model("train", nodes=3)
+        job = make_trainjob()
+        job["spec"]["trainer"]["numNodes"] = nodes
+        seen.see_trainjob(job)
+        assert seen.screen.nodes == (nodes or 3)
+
+
 def test_progress_is_told_and_metrics_become_curves_without_counting_a_report_twice() -> None:
     seen = Model("train")
     for step, loss in ((10, "0.9"), (10, "0.9"), (20, "0.5"), (30, "nan"), (40, "text")):
