@@ -58,7 +58,7 @@ def test_explain_tells_the_place_and_the_smallest_change(busy: Person) -> None:
     assert busy.must("explain", "first").startswith("default/first: Running\n  why:        runs since ")
     missing = busy.trainmaster("explain", "nobody")
     assert (missing.code, missing.out) == (7, "")
-    assert "trainmaster history get nobody" in missing.err
+    assert "trainmaster history list" in missing.err
 
 
 def test_top_shows_what_a_rank_uses(busy: Person) -> None:

@@ -37,9 +37,8 @@ class StartForecast:
 
 
 def forecast(view: View, obj: Object, now: Now) -> StartForecast | None:
-    """`obj`: a JobSet, Job or Pod with its defaults. None if the view has no node of ours, or for other kinds."""
-    if view.find(NODES, "", NODE) is None or obj["kind"] not in ("JobSet", "Job", "Pod"):
-        return None
+    """`obj`: a JobSet, Job or Pod with its defaults. None if nothing can be said: without a node of ours in the view,
+    only quotas are known."""
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
     world = Overlay(view)
     world.drop_gang(namespace, name)
@@ -47,13 +46,15 @@ def forecast(view: View, obj: Object, now: Now) -> StartForecast | None:
         world.add_gang(obj, now)
     else:
         world.add_pod(namespace, name, _read_pod_spec(obj), now)
-    never = world.list_exceeded(namespace, alone=True)
-    full = world.list_exceeded(namespace)
+    never, full = (world.list_exceeded(namespace, alone=alone) for alone in (True, False))
+    if view.find(NODES, "", NODE) is None:
+        return StartForecast(NEVER, obstacles=tuple(never)) if never else None
     world.play(now)
     found = None if _has_started(world, obj) else judge_gang(world, _name_gang(obj))
-    if never or (found is not None and found[0].kind is VerdictKind.STUCK):
-        obstacles = [*never, *(_list_obstacles(world, *found[:2]) if found is not None else ())]
-        return StartForecast(NEVER, obstacles=tuple(obstacles))
+    is_stuck = found is not None and found[0].kind is VerdictKind.STUCK
+    obstacles = (*never, *(_list_obstacles(world, *found[:2]) if found is not None and is_stuck else ()))
+    if obstacles:
+        return StartForecast(NEVER, obstacles=obstacles)
     unless = "; the LimitRange of its namespace may change this" if view.list(LIMIT_RANGES, namespace) else ""
     if full:
         return StartForecast(LATER, f"{'; '.join(full)}: it waits until other jobs of the namespace end{unless}")

@@ -34,5 +34,5 @@ async def collect(client: Client, namespace: str) -> ListedView:
     view = await fetch(client, wanted)
     if not view.missing.issuperset(jobs) and not view.missing & {*_QUEUE, CONFIG_MAPS}:
         return view
-    own = dict.fromkeys((*jobs, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES), namespace)
+    own = dict.fromkeys((*jobs, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES, RESOURCE_QUOTAS), namespace)
     return await fetch(client, {**own, CLUSTER_TRAINING_RUNTIMES: ""})

@@ -10,6 +10,7 @@ start.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -19,8 +20,18 @@ from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.quotas import Usage, list_unspecified, measure_pod
+from trainmaster.api.pods.requests import CPU, render_amount
 from trainmaster.api.reading import read_fields, read_labels, read_spec
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
+from trainmaster.api.resources import (
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    LIMIT_RANGES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.scheduler.ledger import SchedulingLedger
@@ -158,10 +169,14 @@ class Overlay:
                 for name, amount in measure_pod(spec).items():
                     total[name] = total.get(name, Fraction(0)) + amount
             for name, limit in quota.hard.items():
-                if total.get(name, Fraction(0)) > quantity.parse(limit):
-                    found.append(f"the quota {quota.name} of namespace {namespace} limits {name} to {limit}")
-            missing = sorted({text for spec in pods for text in list_unspecified(spec, quota.hard)})
-            found += [f"the quota {quota.name} of namespace {namespace} requires {text}" for text in missing]
+                amount = total.get(name, Fraction(0))
+                if amount > quantity.parse(limit):
+                    text = f"{name} would be {_render_usage(name, amount)}, and at most {limit} is allowed"
+                    found.append(f"quota {quota.name} of namespace {namespace}: {text}")
+            # A LimitRange usually adds what containers do not specify.
+            checked = () if self._base.list(LIMIT_RANGES, namespace) else pods
+            missing = sorted({text for spec in checked for text in list_unspecified(spec, quota.hard)})
+            found += [f"quota {quota.name} of namespace {namespace}: it requires {text}" for text in missing]
         return found
 
     def play(self, now: Now) -> None:
@@ -217,6 +232,11 @@ class Overlay:
         if not name:
             chosen = [entry for entry in classes if entry.get("globalDefault")]
         return max((int(entry.get("value") or 0) for entry in chosen), default=0)
+
+
+def _render_usage(name: str, amount: Fraction) -> str:
+    resource = name.rpartition(".")[2]
+    return render_amount(resource, math.ceil(amount * (1000 if resource == CPU else 1)))
 
 
 def _complete(spec: Fields) -> Object:

@@ -261,7 +261,8 @@ def test_quotas_of_the_namespace_count(check: Check, limit: str, state: str) -> 
     job = make(runtimeRef={"name": "own"}, trainer={"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "1"}}})
     (found,) = check.read(job, serve=server.serve)
     assert found["start"]["state"] == state
-    assert bool(found["errors"]) == (state == "never")
+    text = "quota q of namespace team: requests.cpu would be 2, and at most 1 is allowed"
+    assert [error["text"] for error in found["errors"]] == ([text] if state == "never" else [])
 
 
 @pytest.mark.parametrize(
@@ -277,6 +278,10 @@ def test_where_our_scheduler_cannot_be_asked_that_is_said(check: Check, nodes: l
     assert check(make(runtimeRef={"name": "own"}), serve=server.serve) == exits.OK
     assert f"did not ask whether jobs fit in-process: {reason}" in check.err
     assert "start:" not in check.out and "would run" in check.err
+    quota = {"metadata": {"name": "q", "namespace": "team", "uid": "q"}, "spec": {"hard": {"pods": "2"}}}
+    server.add(RESOURCE_QUOTAS, quota)
+    assert check(make(runtimeRef={"name": "own"}, trainer={"numNodes": 3}), serve=server.serve) == exits.FAILED
+    assert "error: quota q of namespace team: pods would be 3, and at most 2 is allowed" in check.out
 
 
 def test_long_paths_lose_their_middle() -> None:
