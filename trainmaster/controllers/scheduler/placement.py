@@ -8,8 +8,9 @@ node.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from trainmaster.api.formats.selectors import ABSENT, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
 from trainmaster.api.meta import Fields
@@ -67,11 +68,16 @@ class Obstacle:
     """The message for the Pod's condition and event, in the words of upstream's scheduler."""
     advice: str = ""
     """What to do, if no change of the node removes it."""
-    change: NodeChange | None = None
+    build_change: Callable[[], NodeChange] | None = field(default=None, compare=False)
+    """Called only for messages; passes of the scheduler do not need the change."""
     discreet: str = ""
     """The text for tenants, if they must not see all of it."""
     is_jobs: bool = False
     """Whether the job has to be changed and submitted again."""
+
+    @property
+    def change(self) -> NodeChange | None:
+        return self.build_change() if self.build_change is not None else None
 
 
 def list_obstacles(pod: Pod, node: Node, *, approximates_selectors: bool = False) -> list[Obstacle]:
@@ -90,21 +96,26 @@ def list_obstacles(pod: Pod, node: Node, *, approximates_selectors: bool = False
         found += _list_taints([taint for taint in node.taints if _keeps_off(taint, pod, tolerations)], node)
     unmet = () if approximates_selectors else list_unmet(pod, node)
     if unmet:
-        found.append(_describe_unmet(pod, node, unmet))
+        text, message = f"no node has {'; '.join(unmet)}", f"0/1 nodes are available: 1 {_MISMATCH}."
+        found.append(Obstacle(text, message, build_change=partial(_build_matching, pod, node)))
     keys = [key for key in _list_spread_keys(pod) if key not in node.labels]
     if keys:
         text = f"no node has the label {', '.join(keys)} to spread over"
         message = f"0/1 nodes are available: 1 {_SPREAD}."
-        found.append(Obstacle(text, message, change=_build_labelling(node, dict.fromkeys(keys, node.name))))
+        build = partial(_build_labelling, node, dict.fromkeys(keys, node.name))
+        found.append(Obstacle(text, message, build_change=build))
     return found
 
 
 def _describe_cordon(node: Node) -> Obstacle:
+    text, message = f"node {node.name} takes no new Pods", "0/1 nodes are available: 1 node(s) were unschedulable."
+    return Obstacle(text, message, build_change=partial(_build_uncordoning, node))
+
+
+def _build_uncordoning(node: Node) -> NodeChange:
     rest = [taint for taint in node.taints if taint.get("key") != _UNSCHEDULABLE_TAINT]
     patch = {"spec": {"unschedulable": None, "taints": rest or None}}
-    change = NodeChange(f"once node {node.name} takes Pods again", f"kubectl uncordon {node.name}", patch)
-    text, message = f"node {node.name} takes no new Pods", "0/1 nodes are available: 1 node(s) were unschedulable."
-    return Obstacle(text, message, change=change)
+    return NodeChange(f"once node {node.name} takes Pods again", f"kubectl uncordon {node.name}", patch)
 
 
 def _list_taints(taints: Sequence[Fields], node: Node) -> Iterator[Obstacle]:
@@ -121,15 +132,17 @@ def _list_taints(taints: Sequence[Fields], node: Node) -> Iterator[Obstacle]:
         return
     listed = ", ".join(map(_name_taint, foreign))
     text = f"node {node.name} has the taint{'s' if len(foreign) > 1 else ''} {listed}, which the Pod does not tolerate"
-    removable = [taint for taint in foreign if not taint.get("key", "").startswith(_OWN_TAINTS)]
-    if len(removable) < len(foreign):
+    if any(taint.get("key", "").startswith(_OWN_TAINTS) for taint in foreign):
         yield Obstacle(text, message, "the node removes it when its reason is gone, or tolerate it")
-        return
-    keys = " ".join(f"{taint['key']}:{taint['effect']}-" for taint in removable)
-    rest = [taint for taint in node.taints if taint not in removable]
-    without = f"without the taint{'s' if len(removable) > 1 else ''} of node {node.name}"
-    patch = {"spec": {"taints": rest or None}}
-    yield Obstacle(text, message, change=NodeChange(without, f"kubectl taint nodes {node.name} {keys}", patch))
+    else:
+        yield Obstacle(text, message, build_change=partial(_build_untainting, node, foreign))
+
+
+def _build_untainting(node: Node, taints: Sequence[Fields]) -> NodeChange:
+    text = f"without the taint{'s' if len(taints) > 1 else ''} of node {node.name}"
+    keys = " ".join(f"{taint['key']}:{taint['effect']}-" for taint in taints)
+    rest = [taint for taint in node.taints if taint not in taints]
+    return NodeChange(text, f"kubectl taint nodes {node.name} {keys}", {"spec": {"taints": rest or None}})
 
 
 def _describe_pressure(taint: Fields, node: Node, message: str) -> Obstacle:
@@ -146,16 +159,13 @@ def _name_taint(taint: Fields) -> str:
     return f"{taint.get('key', '')}{value}:{taint.get('effect')}"
 
 
-def _describe_unmet(pod: Pod, node: Node, unmet: Sequence[str]) -> Obstacle:
-    text, message = f"no node has {'; '.join(unmet)}", f"0/1 nodes are available: 1 {_MISMATCH}."
+def _build_matching(pod: Pod, node: Node) -> NodeChange:
+    """The labels that the Pod selects by; if labels are not enough, a policy that ignores its selectors."""
     missing = _find_missing_labels(pod, node)
     if missing is not None:
-        return Obstacle(text, message, change=_build_labelling(node, missing))
+        return _build_labelling(node, missing)
     how = f"set selectors: approximated in the ConfigMap {NAMESPACE}/{NAME} (docs/scheduling.md)"
-    policy = {"selectors": "approximated"}
-    return Obstacle(
-        text, message, change=NodeChange("if selectors that no node meets were ignored", how, policy=policy)
-    )
+    return NodeChange("if selectors that no node meets were ignored", how, policy={"selectors": "approximated"})
 
 
 def _build_labelling(node: Node, labels: Mapping[str, str]) -> NodeChange:

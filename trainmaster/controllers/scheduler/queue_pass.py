@@ -156,12 +156,16 @@ class SchedulingPass:
         self._look.waiting.append(verdict)
 
     def _judge(self, gang: Gang) -> SchedulingVerdict:
-        unready = self._find_unready(gang)
+        unready = _find_unready(gang)
         if unready is not None:
             return unready
+        # Pods of a role have the same template, so one of each is checked.
+        pods = [self._find_pod(next(iter(part.waiting.values()))) for part in _list_waiting_parts(gang)]
+        if None in pods:
+            return SchedulingVerdict(gang, VerdictKind.SILENT)
         need = gang.get_need()
         growth = {name: amount - gang.holds.get(name, 0) for name, amount in need.items()}
-        obstacles, impossible = self._list_obstacles(gang), self._room.list_impossible(need)
+        obstacles, impossible = self._list_obstacles(pods), self._room.list_impossible(need)
         if obstacles or impossible:
             message = obstacles[0].message if obstacles else _list_insufficient(impossible)
             return SchedulingVerdict(
@@ -186,31 +190,14 @@ class SchedulingPass:
             kept=dict(self._room.kept),
         )
 
-    def _find_unready(self, gang: Gang) -> SchedulingVerdict | None:
-        """The verdict on a gang that the scheduler does not consider yet."""
-        if gang.names_jobset and gang.shape is None:
-            text = "the JobSet that the Pod names in its labels does not exist"
-            obstacle = Obstacle(text, f"0/1 nodes are available: {text}.", is_jobs=True)
-            return SchedulingVerdict(gang, VerdictKind.STUCK, obstacle.message, (obstacle,))
-        if any(part.gated for part in _list_waiting_parts(gang)):
-            return SchedulingVerdict(gang, VerdictKind.GATED, GATED)
-        if any(self._find_first(part) is None for part in _list_waiting_parts(gang)):
-            return SchedulingVerdict(gang, VerdictKind.SILENT)
-        return None
-
-    def _list_obstacles(self, gang: Gang) -> list[Obstacle]:
-        """Those that do not depend on free resources. Pods of a role have the same template, so one is checked."""
+    def _list_obstacles(self, pods: Sequence[Pod | None]) -> list[Obstacle]:
+        """Those that do not depend on free resources."""
         found: list[Obstacle] = []
         ignores = self._policy.approximates_selectors
-        for part in _list_waiting_parts(gang):
-            pod = self._find_first(part)
-            if pod is not None:
-                more = list_obstacles(pod, self._node, approximates_selectors=ignores)
+        for pod in pods:
+            if pod is not None and (more := list_obstacles(pod, self._node, approximates_selectors=ignores)):
                 found += [obstacle for obstacle in more if obstacle not in found]
         return found
-
-    def _find_first(self, part: GangPart) -> Pod | None:
-        return self._find_pod(next(iter(part.waiting.values())))
 
     def _is_whole(self, gang: Gang) -> bool:
         """Whether all Pods of the roles that start first exist. If not, the Jobs are checked too, because finished Pods
@@ -233,6 +220,17 @@ class SchedulingPass:
         count = gang.waits.get(GPU, 0)
         taken, self._free_devices = self._free_devices[:count], self._free_devices[count:]
         return taken
+
+
+def _find_unready(gang: Gang) -> SchedulingVerdict | None:
+    """The verdict on a gang that is not considered yet."""
+    if gang.names_jobset and gang.shape is None:
+        text = "the JobSet that the Pod names in its labels does not exist"
+        obstacle = Obstacle(text, f"0/1 nodes are available: {text}.", is_jobs=True)
+        return SchedulingVerdict(gang, VerdictKind.STUCK, obstacle.message, (obstacle,))
+    if any(part.gated for part in _list_waiting_parts(gang)):
+        return SchedulingVerdict(gang, VerdictKind.GATED, GATED)
+    return None
 
 
 def _list_waiting_parts(gang: Gang) -> Iterator[GangPart]:
