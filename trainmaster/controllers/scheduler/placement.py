@@ -7,7 +7,6 @@ node.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,9 +100,10 @@ def list_obstacles(pod: Pod, node: Node, *, approximates_selectors: bool = False
     keys = [key for key in _list_spread_keys(pod) if key not in node.labels]
     if keys:
         text = f"no node has the label {', '.join(keys)} to spread over"
-        message = f"0/1 nodes are available: 1 {_SPREAD}."
-        build = partial(_build_labelling, node, dict.fromkeys(keys, node.name))
-        found.append(Obstacle(text, message, build_change=build))
+        message, advice = f"0/1 nodes are available: 1 {_SPREAD}.", "correct the topology key"
+        labels = dict.fromkeys(keys, node.name)
+        build = partial(_build_labelling, node, labels) if _are_valid(labels) else None
+        found.append(Obstacle(text, message, advice, build_change=build))
     return found
 
 
@@ -168,10 +168,14 @@ def _build_matching(pod: Pod, node: Node) -> NodeChange:
     return NodeChange("if selectors that no node meets were ignored", how, policy={"selectors": "approximated"})
 
 
+def _are_valid(labels: Mapping[str, str]) -> bool:
+    """Labels come from the job, and somebody else may run the command that contains them."""
+    return not any(names.qualified(key) or names.label_value(value) for key, value in labels.items())
+
+
 def _build_labelling(node: Node, labels: Mapping[str, str]) -> NodeChange:
-    """The command is quoted, because the labels come from the job, and somebody else may run the command."""
     pairs = [f"{key}={value}" for key, value in sorted(labels.items())]
-    command = shlex.join(["kubectl", "label", "node", node.name, "--overwrite", *pairs])
+    command = f"kubectl label node {node.name} --overwrite {' '.join(pairs)}"
     text = f"with the label{'s' if len(pairs) > 1 else ''} {' '.join(pairs)} on node {node.name}"
     return NodeChange(text, command, {"metadata": {"labels": dict(labels)}})
 
@@ -186,7 +190,7 @@ def _find_missing_labels(pod: Pod, node: Node) -> dict[str, str] | None:
             if entry["operator"] in ("In", "Exists") and not _read(entry).matches({**node.labels, **labels}):
                 labels[entry["key"]] = (list_items(entry, "values") or ("true",))[0]
         labelled = Node({**node.raw, "metadata": {**node.meta, "labels": {**node.labels, **labels}}})
-        if not list_unmet(pod, labelled) and not any(map(names.label_value, labels.values())):
+        if not list_unmet(pod, labelled) and _are_valid(labels):
             return {key: value for key, value in labels.items() if node.labels.get(key) != value}
     return None
 
