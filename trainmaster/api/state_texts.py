@@ -21,6 +21,11 @@ WAITING: Mapping[str, Words] = {
         "a PersistentVolumeClaim that the JobSet needs exists and belongs to another owner",
         "delete or rename it, or keep it with `retentionPolicy.whenDeleted: Retain`",
     ),
+    "ClaimMismatch": Words(
+        "an existing PersistentVolumeClaim has other access modes, another class or a smaller size than the JobSet's "
+        "template asks for",
+        "enlarge or delete the claim, correct the template, or submit the job under another name",
+    ),
     "ClaimTerminating": Words(
         "a claim of the last run is still being deleted", "nothing; it is created again when it is gone"
     ),

@@ -36,6 +36,10 @@ class ChildJobs:
     """Errors about labels that somebody has changed, so that the attempt of the Job is unknown."""
 
     @property
+    def is_empty(self) -> bool:
+        return not (self.previous or self.failed or self.succeeded or self.active)
+
+    @property
     def names(self) -> set[str]:
         return {job.name for job in self._every}
 

@@ -21,7 +21,7 @@ def list_missing(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDr
     writes: list[Write] = []
     if jobset.has_dns and view.find(SERVICES, jobset.namespace, jobset.subdomain) is None:
         writes.append(Create(SERVICES, build_service(jobset)))
-    claims = volumes.list_missing(view, jobset)
+    claims = volumes.list_missing(view, jobset, is_started=draft.restarts > 0 or not buckets.is_empty)
     if isinstance(claims, Waiting):
         return claims
     writes += claims

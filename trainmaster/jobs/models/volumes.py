@@ -82,3 +82,9 @@ class PersistentVolumeClaim(StorageModel):
         resources: Fields = self.spec.get("resources") or NOTHING
         requests: Fields = resources.get("requests") or NOTHING
         return requests
+
+    @property
+    def size(self) -> str:
+        """The size of its volume, or what it asks for until it has one."""
+        capacity: Fields = self.status.get("capacity") or NOTHING
+        return str(capacity.get("storage") or self.requests.get("storage", "0"))

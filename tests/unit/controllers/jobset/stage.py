@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import orjson
+
 from tests.unit.controllers.world import NOW, World
-from trainmaster.api.labels import RESTART_ATTEMPT
+from trainmaster.api.labels import RESTART_ATTEMPT, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS
 from trainmaster.client.writes import Delete, Write
@@ -67,6 +69,11 @@ class Stage(World):
         plan = self.run(CONTROLLER, "js", self.now)
         self.notes += [("Warning" if note.warning else "Normal", note.reason, note.message) for note in plan.notes]
         return plan
+
+    @property
+    def waiting(self) -> Any:
+        """Why the JobSet waits."""
+        return orjson.loads(self.jobset["metadata"]["annotations"][WAITING])
 
     def vanish(self) -> None:
         for job in self.list(JOBS):

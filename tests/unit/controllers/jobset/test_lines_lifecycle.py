@@ -1,4 +1,4 @@
-"""Conformance lines JI-31 to JI-54, JU-03 and JU-09: suspend, order, dependencies, claims, TTL, other managers."""
+"""Conformance lines JI-31 to JI-54, JU-03 and JU-09: suspend, order, dependencies, TTL, other managers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, 
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import Create, Delete, WriteRefusal
 from trainmaster.controllers.jobset.reconciler import CONTROLLER
-from trainmaster.controllers.jobset.sources import map_claim, map_job
+from trainmaster.controllers.jobset.sources import map_job
 from trainmaster.controllers.jobset.ttl import map_trainjob
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import format_time
@@ -40,10 +40,6 @@ def rest(stage: Stage, *names: str) -> None:
         condition = {"type": "Suspended", "status": "True", "lastTransitionTime": format_time(stage.now)}
         status = {"conditions": [condition], "active": None, "ready": None, "startTime": None}
         stage.merge(JOBS, name, {"status": status})
-
-
-def get_waiting(stage: Stage) -> Any:
-    return orjson.loads(stage.jobset["metadata"]["annotations"][labels.WAITING])
 
 
 def test_ji_31_created_suspended_all_jobs_exist_and_are_suspended() -> None:
@@ -110,82 +106,13 @@ def test_ji_33_suspending_a_running_jobset_suspends_its_jobs_and_keeps_what_has_
     assert stage.count("a") == {"succeeded": 1}
 
 
-def make_claimed(**more: Any) -> Object:
-    replicated = make_replicated("a")
-    container = replicated["template"]["spec"]["template"]["spec"]["containers"][0]
-    container["volumeMounts"] = [{"name": "gone", "mountPath": "/x"}, {"name": "kept", "mountPath": "/y"}]
-    claim = {"spec": {"accessModes": ["ReadWriteOnce"]}}
-    policies = [
-        {"templates": [{"metadata": {"name": "gone", "labels": {"l": "1"}}, **claim}]},
-        {"templates": [{"metadata": {"name": "kept"}, **claim}], "retentionPolicy": {"whenDeleted": "Retain"}},
-    ]
-    return make_jobset(replicated, make_replicated("b"), volumeClaimPolicies=policies, **more)
-
-
-@pytest.mark.parametrize(
-    "suspend",
-    [pytest.param(False, id="JI-35 running"), pytest.param(True, id="JI-36 suspended")],
-)
-def test_claims_are_made_and_only_those_that_go_have_an_owner(suspend: bool) -> None:
-    stage = Stage(make_claimed(suspend=suspend))
-    claims = stage.list(PERSISTENT_VOLUME_CLAIMS)
-    assert [claim["metadata"]["name"] for claim in claims] == ["gone-js", "kept-js"]
-    assert ["ownerReferences" in claim["metadata"] for claim in claims] == [True, False]
-    assert claims[0]["metadata"]["labels"] == {"l": "1", labels.JOBSET_NAME: "js"}
-    assert claims[0]["spec"] == {"accessModes": ["ReadWriteOnce"]}
-    assert stage.get(JOBS, "js-a-0")["spec"]["template"]["spec"]["volumes"] == [
-        {"name": "gone", "persistentVolumeClaim": {"claimName": "gone-js"}},
-        {"name": "kept", "persistentVolumeClaim": {"claimName": "kept-js"}},
-    ]
-    assert "volumes" not in stage.get(JOBS, "js-b-0")["spec"]["template"]["spec"]
-
-
-def test_ji_35_a_later_jobset_finds_the_claim_that_was_kept() -> None:
-    stage = Stage(make_claimed())
-    kept = stage.get(PERSISTENT_VOLUME_CLAIMS, "kept-js")
-    for name in stage.names:
-        del stage.objects[JOBS, "default", name]
-    del stage.objects[PERSISTENT_VOLUME_CLAIMS, "default", "gone-js"]
-    del stage.objects[JOB_SETS, "default", "js"]
-    stage.add(JOB_SETS, make_claimed())
-    stage.play()
-    assert stage.get(PERSISTENT_VOLUME_CLAIMS, "kept-js") is kept
-    assert stage.get(PERSISTENT_VOLUME_CLAIMS, "gone-js")["metadata"]["ownerReferences"]
-
-
-def test_a_claim_on_its_way_out_is_not_used() -> None:
-    stage = Stage(make_claimed())
-    for name in stage.names:
-        del stage.objects[JOBS, "default", name]
-    stage.merge(PERSISTENT_VOLUME_CLAIMS, "gone-js", {"metadata": {"deletionTimestamp": format_time(NOW)}})
-    stage.play()
-    assert stage.names == []
-    assert get_waiting(stage)["reason"] == "ClaimTerminating"
-    del stage.objects[PERSISTENT_VOLUME_CLAIMS, "default", "gone-js"]
-    stage.play()
-    assert stage.names == ["js-a-0", "js-b-0"]
-
-
-def test_a_claim_of_somebody_else_is_not_taken_for_one_that_goes_with_the_jobset() -> None:
-    stage = Stage(make_claimed(managedBy="acme.io/later"))
-    claim = stage.add(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "gone-js", "namespace": "default"}, "spec": {}})
-    stage.edit(managedBy=None)
-    stage.play()
-    assert stage.names == []
-    assert get_waiting(stage)["reason"] == "ClaimConflict"
-    assert list(map_claim(stage, claim)) == [Request("default", "js")]
-    del stage.objects[PERSISTENT_VOLUME_CLAIMS, "default", "gone-js"]
-    stage.play()
-    assert stage.names == ["js-a-0", "js-b-0"]
-
-
 def test_a_jobset_that_waits_for_a_name_hears_when_it_is_free() -> None:
     stage = Stage(make_jobset(make_replicated("a-b"), managedBy="acme.io/later"))
     foreign = stage.add(JOBS, {"metadata": {"name": "js-a-b-0", "namespace": "default"}, "spec": {}})
     assert list(map_job(stage, foreign)) == []
     stage.edit(managedBy=None)
     stage.play()
-    assert get_waiting(stage)["reason"] == "NameConflict"
+    assert stage.waiting["reason"] == "NameConflict"
     assert list(map_job(stage, foreign)) == [Request("default", "js")]
     del stage.objects[JOBS, "default", "js-a-b-0"]
     stage.play()
@@ -443,7 +370,7 @@ def test_ji_54_a_job_that_is_refused_is_an_event_for_each_attempt() -> None:
         plan = CONTROLLER.reconcile(stage, Request("default", "js"), Now(NOW), (refusal,))
         stage.carry_out(plan.all_writes)
         assert [(note.reason, note.message, note.warning) for note in plan.notes] == [("JobCreationFailed", text, True)]
-    assert get_waiting(stage)["message"] == text
+    assert stage.waiting["message"] == text
 
 
 @pytest.mark.parametrize(
@@ -479,7 +406,7 @@ def test_why_a_job_waits_is_said_on_the_jobset_until_it_does_not() -> None:
     reason = orjson.dumps({"reason": "NoAccount", "message": "no such account", "since": format_time(NOW)}).decode()
     stage.merge(JOBS, "js-a-0", {"metadata": {"annotations": {labels.WAITING: reason}}})
     stage.play()
-    assert (get_waiting(stage)["reason"], get_waiting(stage)["message"]) == (
+    assert (stage.waiting["reason"], stage.waiting["message"]) == (
         "NoAccount",
         'job "js-a-0": no such account',
     )
