@@ -34,7 +34,8 @@ class Bench:
     @asynccontextmanager
     async def running_agent(self, **settings: Any) -> AsyncIterator[NodeAgent]:
         recorder = EventRecorder(self.client, self.cluster.clock)
-        full = NodeSettings(root=self.root, python_prefix=sys.prefix, environ={"PATH": os.defpath}, **settings)
+        usual: dict[str, Any] = {"environ": {"PATH": os.defpath}}
+        full = NodeSettings(root=self.root, python_prefix=sys.prefix, **{**usual, **settings})
         async with NodeAgent(self.client, recorder, self.cluster.clock, full).running() as agent:
             yield agent
 

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.labels import JOBSET_UID, OWNER, SUBMITTER
 from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
 
 TRAIN_JOB, JOB_SET, JOB, POD = "TrainJob", "JobSet", "Job", "Pod"
@@ -51,6 +52,8 @@ class Workload:
     gang: str = ""
     """Uid of the object whose Pods start together and know each other; "" for a single Pod."""
     gang_name: str = ""
+    is_owners: bool = False
+    """Whether the owner of the installation submitted its TrainJob."""
 
     @property
     def trainjob(self) -> str:
@@ -86,7 +89,8 @@ def build_workload(obj: Fields, kind: str, above: Workload | None) -> Workload:
     is_gang = kind == JOB_SET
     if above is not None:
         return replace(above, gang=meta["uid"], gang_name=meta["name"]) if is_gang else above
-    own = Workload(kind, str(meta.get("namespace", "")), meta["name"], meta["uid"])
+    is_owners = kind == TRAIN_JOB and read_annotations(obj).get(SUBMITTER) == OWNER
+    own = Workload(kind, str(meta.get("namespace", "")), meta["name"], meta["uid"], is_owners=is_owners)
     return replace(own, gang=own.uid, gang_name=own.name) if is_gang else own
 
 

@@ -11,6 +11,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.apiserver.admission.escalation import NoEscalation
 from trainmaster.apiserver.admission.sizes import ObjectLimits
+from trainmaster.apiserver.admission.submitters import Submitters
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.audit import AuditLog
@@ -25,7 +26,7 @@ from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.apiserver.stored_policies import StorePolicies
 from trainmaster.app.health import CommitCheck, declare_gauges
-from trainmaster.app.home.credentials import ensure_secret, load_static_tokens
+from trainmaster.app.home.credentials import OWNER, ensure_secret, load_static_tokens
 from trainmaster.app.home.folder import Home
 from trainmaster.app.process import raise_descriptor_limit
 from trainmaster.app.settings import Settings
@@ -89,6 +90,7 @@ class ControlPlane:
             limits=ObjectLimits(limits.object_bytes, limits.object_values),
         )
         self.registry.state.admission.add(NoEscalation(self.authorizer))
+        self.registry.state.admission.add(Submitters(OWNER.user))
         self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 
     @functools.cached_property

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -181,6 +182,10 @@ class NodeOptions:
     """Maximum of that back-off. Kubelet: 300."""
     host_paths: bool = True
     """Let Pods mount paths of this machine (hostPath volumes, and PersistentVolumes with a hostPath)."""
+    model_caches: tuple[str, ...] = ("huggingface/hub", "torch/hub/checkpoints", "whisper")
+    """Directories in your cache directory (`~/.cache`; HF_HOME, HF_HUB_CACHE and TORCH_HOME of the server are followed)
+    whose files your own jobs can read, never tenants'. Tokens and code are left out. None: an empty list. See
+    docs/volumes.md."""
     packages_mib: int = 16384
     """Disk space for the installation of one environment (annotation trainmaster.dev/packages), including downloads,
     in MiB. The largest frameworks need a third of the default."""
@@ -344,6 +349,7 @@ def load(
     _check_amounts(settings.rest)
     _check_proxies(settings.limits.trusted_proxies)
     _check_opened(settings.node.tenant_egress_allow)
+    _check_caches(settings.node.model_caches)
     return Effective(settings, sources)
 
 
@@ -386,6 +392,14 @@ def _check_proxies(proxies: tuple[str, ...]) -> None:
             raise SettingsError(
                 f"limits.trusted_proxies must name addresses or networks such as 10.0.0.0/8, not {text!r}"
             ) from None
+
+
+def _check_caches(places: tuple[str, ...]) -> None:
+    for place in places:
+        if place != os.path.normpath(place) or place.startswith(("/", "..")) or place == ".":
+            raise SettingsError(
+                f"node.model_caches: {place!r} must be a path below your cache directory, such as huggingface/hub"
+            )
 
 
 def _check_opened(entries: tuple[str, ...]) -> None:

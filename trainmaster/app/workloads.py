@@ -149,6 +149,8 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         environ=environ,
         results=home.results,
         bundles=home.bundles,
+        caches=home.caches,
+        model_caches=wanted.model_caches,
         keep_logs=partial(logs.keep, home.history),
         list_kept=partial(_list_kept, home),
         min_free_disk=wanted.min_free_disk_mib * 1024**2,

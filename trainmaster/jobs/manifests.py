@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainmaster.api.labels import RESTART
+from trainmaster.api.labels import RESTART, SUBMITTER
 from trainmaster.api.meta import Fields, Object
 
 _OF_THE_SERVER = (
@@ -20,7 +20,7 @@ _OF_THE_SERVER = (
     "finalizers",
     "generateName",
 )
-_OF_THE_OLD_ONE = ("kubectl.kubernetes.io/last-applied-configuration", RESTART)
+_OF_THE_OLD_ONE = ("kubectl.kubernetes.io/last-applied-configuration", RESTART, SUBMITTER)
 
 
 def build_manifest(job: Fields, name: str, annotations: Mapping[str, str] | None = None) -> Object:

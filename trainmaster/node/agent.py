@@ -261,10 +261,13 @@ class NodeAgent:
         found = []
         for pod in tuple(self._pods.values()):
             directory = str(self._settings.root / pod.uid)
-            trainjob = (await self._workloads.resolve(pod.obj.raw)).trainjob
+            workload = await self._workloads.resolve(pod.obj.raw)
+            trainjob = workload.trainjob
             results = str(self._settings.results / trainjob) if trainjob and self._settings.results else ""
             over = pod.is_settled or pod.obj.is_over
-            found.append(GuardedPod(pod.obj, directory, over, results, self._launcher.list_claims(pod.uid)))
+            shared = (str(self._settings.caches),) if self._settings.caches and workload.is_owners else ()
+            claims = (*self._launcher.list_claims(pod.uid), *shared)
+            found.append(GuardedPod(pod.obj, directory, over, results, claims))
         return found
 
     def _list_running(self, namespace: str) -> list[str]:

@@ -25,6 +25,8 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
+from trainmaster.node.caches.mirror import CacheMirror, CacheView
+from trainmaster.node.caches.sources import list_sources
 from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
 from trainmaster.node.disk.results import Results
 from trainmaster.node.fields import list_refused
@@ -77,6 +79,10 @@ class NodeSettings:
     """Disk space for installing one environment."""
     gangs: Path | None = None
     bundles: Path | None = None
+    caches: Path | None = None
+    """The cache directory of the owner's jobs; None if they have none."""
+    model_caches: tuple[str, ...] = ()
+    """Which parts of the owner's own cache they see there."""
     name: str = "local"
     workers: int = 16
     """Pods handled in parallel; closing an unresponsive shim occupies a worker."""
@@ -123,6 +129,8 @@ class PodRunner:
         self._clock = clock
         bundles = settings.bundles or settings.root.parent / "bundles"
         self._outputs = None if settings.results is None else Outputs(settings.results, bundles)
+        sources = list_sources(settings.model_caches, settings.environ)
+        self._caches = None if settings.caches is None else CacheMirror(settings.caches, sources)
 
     async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
         """The state of a Pod that this process sees for the first time."""
@@ -149,12 +157,14 @@ class PodRunner:
             prepared = await self._launcher.prepare(pod, site)
             trainjob = await self._find_trainjob(pod)
             newest = await self._find_newest(trainjob)
+            cache = await self._find_cache(pod)
             if self._outputs is not None:
                 self._outputs.note(pod, trainjob, prepared.volumes, site.directory)
         except LaunchError as error:
             return Ready(), dict.fromkeys(starts, error)
         except OSError as error:
             return Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(error)))
+        prepared = replace(prepared, cache=cache)
         specs: list[ContainerSpec] = []
         notes: dict[str, None] = dict.fromkeys(prepared.notes)
         refused: dict[Start, LaunchError] = {}
@@ -184,6 +194,14 @@ class PodRunner:
         if place is None or place.jobset != (await self._places.workloads.resolve(pod.raw)).gang:
             return None
         return place
+
+    async def _find_cache(self, pod: Pod) -> CacheView | None:
+        """For jobs that the owner submitted, outside of tenants' namespaces."""
+        if self._caches is None or not (await self._places.workloads.resolve(pod.raw)).is_owners:
+            return None
+        if await self._places.find_segment(pod):
+            return None
+        return await asyncio.to_thread(self._caches.refresh)
 
     async def _find_newest(self, trainjob: str) -> str:
         if self._settings.results is None or not trainjob:

@@ -13,6 +13,7 @@
       pods/           working directories and logs of Pods
       history/        records and logs of jobs that are over
       bundles/        code that jobs run, by its content
+      caches/         the cache directory of the owner's jobs
       templates/      yours, over the templates of the REST API (optional)
       logs/           server.log (--detach), audit.log
 
@@ -97,6 +98,7 @@ class Home:
         self.pods = self.root / "pods"
         self.history = self.root / "history"
         self.bundles = self.root / "bundles"
+        self.caches = self.root / "caches"
         self.templates = self.root / "templates"
         self.results = self.history / "results"
         self.server_log = self.logs / "server.log"

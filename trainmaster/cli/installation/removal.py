@@ -25,6 +25,7 @@ STATE = {
     "pods": "working directories and logs of Pods",
     "history": "records, logs, outputs and checkpoints of jobs",
     "bundles": "code of jobs",
+    "caches": "models and other files that your jobs have cached",
     "environments": "Python environments made for jobs",
     "gangs": "files shared by the Pods of a job",
     "logs": "the server's log and the audit log",

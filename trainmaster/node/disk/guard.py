@@ -65,7 +65,7 @@ class GuardedPod:
     results: str = ""
     """Directory of its TrainJob's checkpoints and outputs; empty for none."""
     claims: tuple[str, ...] = ()
-    """Directories of claims that it may write to."""
+    """Directories that it shares with other Pods and may write to: claims, and the cache of the owner's jobs."""
 
     @property
     def uid(self) -> str:

@@ -16,6 +16,7 @@ from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.caches.mirror import CacheView
 from trainmaster.node.devices.device_nodes import list_nodes, renumber
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.budgets import build_rlimits
@@ -34,11 +35,13 @@ from trainmaster.node.launch.rewriting import Rewriter, build_rewriter
 from trainmaster.node.launch.security import decide_privileges
 from trainmaster.node.threads import node_env
 from trainmaster.node.volumes.creation import API_ACCESS
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, Paths
+from trainmaster.shim.protocol import PLAIN, USER, ContainerSpec, Mount, Paths
 
 INSIDE = "/trainmaster"
 """Where a sandboxed program sees what the node provides to its Pod."""
 _ENV = ".pod-env"
+_CACHE = "cache"
+_CACHE_HOME = "XDG_CACHE_HOME"
 _MOST_PLACES = 200
 """Directories in PATH that are searched for a program; if there are more, the container searches itself."""
 DEFAULT_MESSAGE = "/dev/termination-log"
@@ -94,8 +97,10 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
     rewriter = _build_rewriter(pod, site, {**paths, **{entry.target: entry.source for entry in bound}})
     api_access = site.api is not None and API_ACCESS in prepared.volumes
     devices = () if site.level == PLAIN else list_nodes(pod.raw, name)
+    cache = prepared.cache if privileges.user in (None, os.geteuid()) or site.level == USER else None
     env = {
         **node_env(pod.raw, container),
+        **build_cache_variables(cache, site, declared),
         **renumber(devices),
         **_build_base(pod, site, image, layout, api_access=api_access),
     }
@@ -112,7 +117,7 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
         argv=_resolve_program(argv, env, layout, site),
         env=env,
         directory=_build_directory(container, rewriter, layout, site, bound),
-        mounts=() if site.level == PLAIN else (*layout.mounts, *made, *build_mounts(bound)),
+        mounts=() if site.level == PLAIN else (*layout.mounts, *build_cache_mounts(cache), *made, *build_mounts(bound)),
         run_as_user=privileges.user,
         run_as_group=privileges.group,
         groups=privileges.groups,
@@ -177,6 +182,22 @@ def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api
     if image.gang_directory:
         base["TRAINMASTER_GANG_DIR"] = image.gang_directory if site.level == PLAIN else f"{INSIDE}/gang"
     return base
+
+
+def build_cache_variables(cache: CacheView | None, site: Site, declared: Mapping[str, str]) -> dict[str, str]:
+    """A job that names a cache directory of its own has all its caches there, as libraries do by themselves."""
+    if cache is None or _CACHE_HOME in declared:
+        return {}
+    place = cache.root if site.level == PLAIN else f"{INSIDE}/{_CACHE}"
+    return {_CACHE_HOME: place, "HF_HOME": f"{place}/huggingface", "TORCH_HOME": f"{place}/torch"}
+
+
+def build_cache_mounts(cache: CacheView | None) -> tuple[Mount, ...]:
+    """In a sandbox. The links in the cache name the owner's files by their path on the machine."""
+    if cache is None:
+        return ()
+    shown = (Mount(path, path, read_only=True) for path in cache.shown)
+    return (Mount(f"{INSIDE}/{_CACHE}", cache.root), *shown)
 
 
 def _build_command(container: Fields, image: Environment) -> list[str]:

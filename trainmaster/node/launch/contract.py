@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.caches.mirror import CacheView
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.budgets import TenantBudget
 from trainmaster.node.volumes.contract import Volume
@@ -93,6 +94,8 @@ class Prepared:
     """The node's capacity, used for limits that a container does not set."""
     notes: tuple[str, ...] = ()
     """What was approximated for the Pod as a whole."""
+    cache: CacheView | None = None
+    """The cache of the owner's jobs; None for others."""
     budget: TenantBudget | None = None
     """Limits of all Pods of the namespace together; None for the owner's."""
 

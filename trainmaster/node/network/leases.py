@@ -89,7 +89,7 @@ class NetworkLeases:
         if pod.uses_host_network:
             return Site(directory, self.level, api=self._find_api(uid), variables=variables)
         hosts = await self._build_hosts(pod)
-        is_tenants = bool(await self._find_segment(pod))
+        is_tenants = bool(await self.find_segment(pod))
         proxied = {**self.egress_routes.build_variables(hosts, tenant=is_tenants), **variables}
         return Site(directory, self.level, address=hosts[0][0], api=self.egress_routes.api, variables=proxied)
 
@@ -125,7 +125,7 @@ class NetworkLeases:
             return build_sandbox(pod, prepared, cgroup=group, hide=self.hide, relays=relays)
         hosts = await self._build_all_hosts(pod)
         self.note_given(pod)
-        segment = await self._find_segment(pod)
+        segment = await self.find_segment(pod)
         relays = self.egress_routes.build_relays(tenant=bool(segment))
         return build_sandbox(
             pod,
@@ -138,7 +138,7 @@ class NetworkLeases:
             segment=segment,
         )
 
-    async def _find_segment(self, pod: Pod) -> str:
+    async def find_segment(self, pod: Pod) -> str:
         """The Pod's segment of the switch: in a tenant's namespace its own; otherwise ""."""
         gang, name = get_gang(pod), pod.namespace
         if gang not in self._segments:

@@ -11,13 +11,14 @@ from tests.unit.node.making import make_pod, make_prepared
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.caches.mirror import CacheView
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.containers import build_container
 from trainmaster.node.launch.contract import LaunchError
 from trainmaster.node.launch.rewriting import build_rewriter
 from trainmaster.node.launch.sandboxes import build_sandbox
 from trainmaster.node.volumes.contract import Volume
-from trainmaster.shim.protocol import FULL, HOST_NETWORK, OWN_NETWORK, ContainerSpec, Mount, ResourceLimits
+from trainmaster.shim.protocol import FULL, HOST_NETWORK, OWN_NETWORK, USER, ContainerSpec, Mount, ResourceLimits
 
 pytestmark = pytest.mark.unit
 
@@ -194,6 +195,36 @@ def test_in_a_sandbox_volumes_are_mounted_outer_paths_first(tmp_path: Path) -> N
     assert (tmp_path / "a" / "3" / "out").is_dir()
     assert Mount("/trainmaster/work", str(tmp_path / "work")) in spec.mounts
     assert spec.directory == spec.env["HOME"] == "/trainmaster/work"
+
+
+CACHE = CacheView("/state/caches", ("/tmp/hub/blobs",))
+
+
+def test_the_owners_jobs_have_a_cache_that_the_job_itself_may_choose(tmp_path: Path) -> None:
+    names = ("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME")
+    want = ("/trainmaster/cache", "/trainmaster/cache/huggingface", "/trainmaster/cache/torch")
+    spec, _ = build(tmp_path, {}, level=FULL, cache=CACHE)
+    assert tuple(spec.env[name] for name in names) == want
+    assert [mount for mount in spec.mounts if mount.source in ("/state/caches", "/tmp/hub/blobs")] == [
+        Mount("/trainmaster/cache", "/state/caches"),
+        Mount("/tmp/hub/blobs", "/tmp/hub/blobs", read_only=True),
+    ]
+    own = {"env": [{"name": "HF_HOME", "value": "/data/hf"}]}
+    spec, _ = build(tmp_path, own, level=FULL, cache=CACHE)
+    assert (spec.env["HF_HOME"], spec.env["TORCH_HOME"]) == ("/data/hf", want[2])
+    spec, _ = build(tmp_path, {"env": [{"name": "XDG_CACHE_HOME", "value": "/c"}]}, level=FULL, cache=CACHE)
+    assert [spec.env.get(name) for name in names] == ["/c", None, None]
+    assert build(tmp_path, {}, cache=CACHE)[0].env["TORCH_HOME"] == "/state/caches/torch", "at the plain level"
+    assert "XDG_CACHE_HOME" not in build(tmp_path, {}, level=FULL)[0].env
+
+
+@pytest.mark.parametrize(("level", "has_cache"), [(FULL, False), (USER, True)])
+def test_a_program_of_another_user_has_no_cache_that_it_could_not_write_to(
+    tmp_path: Path, level: str, has_cache: bool
+) -> None:
+    spec, _ = build(tmp_path, {"securityContext": {"runAsUser": 4242}}, level=level, cache=CACHE)
+    assert ("XDG_CACHE_HOME" in spec.env) is has_cache
+    assert any(mount.source == CACHE.root for mount in spec.mounts) is has_cache
 
 
 def test_a_sub_path_cannot_lead_out_of_its_volume(tmp_path: Path) -> None:
