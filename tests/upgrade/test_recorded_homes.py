@@ -26,11 +26,13 @@ from typing import Any
 
 import pytest
 
+import trainmaster
 from tests.node.sandboxes import ORDINARY
 from tests.support.clients import JSON, Raw
 from tests.support.leaks import nothing_left
 from tests.support.server import ServerProcess, clean_environ, command, launch_server
 from tools.record_home import EXPECTED, NAMESPACES
+from trainmaster.api.labels import MIRROR
 
 pytestmark = pytest.mark.e2e
 
@@ -48,6 +50,7 @@ SAME = (
 )
 """Kinds of which every object is still there, under its uid. Others may be replaced by a start or a migration."""
 LIMIT = 90
+IMAGE = f"trainmaster:{trainmaster.__version__}"
 KEPT = {"TRAINMASTER_HISTORY_KEEP_DAYS": "36500"}
 """The records of deleted jobs are as old as the recording; they would be forgotten after a year."""
 LATER = """
@@ -174,6 +177,8 @@ def test_there_are_recordings() -> None:
 def test_as_root_everything_is_there_and_goes_on(recording: Path) -> None:
     with opened(recording) as found:
         check_objects(found)
+        check_components(found)
+        check_writing_back(found)
         check_tenants(found)
         check_what_is_over(found, *NAMESPACES)
         check_claims(found)
@@ -236,6 +241,52 @@ def check_objects(found: Opened) -> None:
         meta = item["metadata"]
         quota = found.ask(f"/api/v1/namespaces/{meta['namespace']}/resourcequotas/{meta['name']}")
         assert item["spec"]["hard"].items() <= quota["spec"]["hard"].items(), "a limit was lost"
+
+
+def check_components(found: Opened) -> None:
+    """Each part of the control plane also has a Deployment, which the recorded home has not; all show this version."""
+    pods = found.expected["objects"]["/api/v1/pods"]
+    names = {pod["metadata"]["name"] for pod in pods if MIRROR in pod["metadata"].get("annotations", {})}
+    assert len(names) > 5
+    deadline = time.monotonic() + LIMIT
+    while names - list_available(found):
+        assert time.monotonic() < deadline, list_available(found)
+        time.sleep(0.1)
+    shown = found.ask("/api/v1/namespaces/kubeflow-system/pods")["items"]
+    assert {pod["spec"]["containers"][0]["image"] for pod in shown} == {IMAGE}
+
+
+def list_available(found: Opened) -> set[str]:
+    """Names of the Deployments that are available in this version."""
+    items = found.ask("/apis/apps/v1/namespaces/kubeflow-system/deployments")["items"]
+    current = [item for item in items if item["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE]
+    return {item["metadata"]["name"] for item in current if has_condition(item, "Available")}
+
+
+def check_writing_back(found: Opened) -> None:
+    """Clients read a stored JobSet and write it back with their own spelling of absent: `{}` or nothing."""
+    for item in found.expected["objects"]["/apis/jobset.x-k8s.io/v1alpha2/jobsets"]:
+        meta = item["metadata"]
+        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{meta['namespace']}/jobsets/{meta['name']}"
+        with contextlib.closing(found.connect()) as raw:
+            code, answer = 409, None
+            while code == 409:  # its controller wrote in the meantime
+                jobset = raw.get(path)
+                for job in jobset["spec"]["replicatedJobs"]:
+                    template = job["template"]["spec"]["template"]
+                    swap_empty(template, "metadata")
+                    for container in template["spec"]["containers"]:
+                        swap_empty(container, "resources")
+                code, answer = raw.call("PUT", path, jobset)
+            assert code == 200, (path, answer)
+
+
+def swap_empty(obj: JSON, field: str) -> None:
+    """Removes the field if it is empty; adds an empty one if it is absent."""
+    if field not in obj:
+        obj[field] = {}
+    elif not obj[field]:
+        del obj[field]
 
 
 def check_tenants(found: Opened) -> None:
