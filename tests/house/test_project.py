@@ -140,3 +140,17 @@ def test_every_command_is_shown_to_the_type_checker() -> None:
     assert ast.unparse(checked) == f"({', '.join(imported)})"
     modules = [path.stem for path in (ROOT / "trainmaster/cli/commands").glob("[a-z]*.py")]
     assert sorted(COMMANDS) == sorted(imported) == sorted(modules)
+
+
+def test_the_changelog_lists_versions_newest_first() -> None:
+    headings = re.findall(r"^## (.*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[:2] == ["Versions", "Upgrading"]
+    released = [heading for heading in headings[2:] if heading != "Not released"]
+    assert headings[2:] in (released, ["Not released", *released])
+    numbers = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) \(\d{4}-\d\d-\d\d\)", heading) for heading in released]
+    assert None not in numbers, "a heading is a version with its date, `## 0.2.0 (2026-12-01)`"
+    versions = [tuple(int(part) for part in number.groups()) for number in numbers if number]
+    assert versions == sorted(set(versions), reverse=True)
+    current = tuple(int(part) for part in trainmaster.__version__.split("."))
+    assert len(current) == 3
+    assert [current, *versions] == sorted([current, *versions], reverse=True)
