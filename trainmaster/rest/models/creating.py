@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trainmaster.jobs.compose.request import CLAIM, RequestedMount
 from trainmaster.rest.models.trainjobs import Count, JobConfig
 from trainmaster.rest.openapi import Responses
-from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.creation.code import ENTRY, CodeTree, build_tree, read_archive
 from trainmaster.rest.services.creation.guide_request import GuideRequest
 from trainmaster.rest.services.creation.new_job_request import NewJobRequest
@@ -75,12 +76,18 @@ class NewJob(BaseModel):
     suspended: bool = Field(default=False, description="Do not start it before it is resumed.")
 
     @property
-    def code_pointer(self) -> str:
+    def _code_pointer(self) -> str:
         return "/files" if self.files is not None else "/archive" if self.archive is not None else "/code"
 
     async def to_request(self, namespace: str, user: str, raw: bytes = b"") -> NewJobRequest:
-        """`raw` is an archive sent as the body. Raises Problem 422 for invalid code."""
+        """`raw` is an archive sent as the body."""
         config = self.config
+        tree: CodeTree | None = None
+        code_problems: Sequence[FieldProblem] = ()
+        try:
+            tree = await self._read_tree(raw)
+        except Problem as problem:
+            code_problems = problem.errors
         basics = GuideRequest(
             user_id=user,
             namespace=namespace,
@@ -96,7 +103,9 @@ class NewJob(BaseModel):
             name=self.name,
             runtime=self.runtime or "",
             runtime_kind=self.runtime_kind,
-            tree=await self._read_tree(raw),
+            tree=tree,
+            code_pointer="/archive" if raw else self._code_pointer,
+            code_problems=code_problems,
             command=tuple(self.command),
             packages=tuple(self.packages),
             env=self.env,
@@ -110,6 +119,7 @@ class NewJob(BaseModel):
         )
 
     async def _read_tree(self, raw: bytes) -> CodeTree | None:
+        """Raises Problem 422."""
         given = [name for name in ("code", "files", "archive") if getattr(self, name) is not None]
         if len(given) > 1:
             raise invalid([FieldProblem(f"{' and '.join(given)} do not go together", pointer=f"/{given[1]}")])

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from trainmaster.rest.all_errors import ValueChecks, build_route_class
 from trainmaster.rest.context import BackendOf, CallerOf
+from trainmaster.rest.contract import Backend
 from trainmaster.rest.models.trainjobs import CreateAnswer, CreateRequest, DeleteAnswer, LogsAnswer, StatusAnswer
+from trainmaster.rest.problems import FieldProblem
 from trainmaster.rest.services.deleting import delete_job
 
-router = APIRouter(prefix="/api/trainjob", tags=["jobs"])
+
+async def _list_problems(request: Request, body: CreateRequest) -> list[FieldProblem]:
+    backend: Backend = request.app.state.backend
+    return await backend.jobs.list_problems(body.to_request())
+
+
+router = APIRouter(
+    prefix="/api/trainjob",
+    tags=["jobs"],
+    route_class=build_route_class({"create_trainjob": ValueChecks(CreateRequest, _list_problems)}),
+)
 
 Name = Annotated[str, Path(description="trainjob_name of the create's answer.", max_length=253)]
 Namespace = Annotated[str, Query(description="The namespace of the create.", min_length=1, max_length=63)]

@@ -33,7 +33,7 @@ from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, from_status, invalid
 from trainmaster.rest.services.creation import naming
-from trainmaster.rest.services.creation.guide_request import GuideRequest, check_guide_request
+from trainmaster.rest.services.creation.guide_request import GuideRequest, list_guide_problems
 from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.rest.services.creation.templates import Template, TemplateError, Templates, Value, fill
 
@@ -52,7 +52,10 @@ _POINTERS = {
     "name": "/user_id",
 }
 """Parts of a job and their pointers in the guide's request."""
-TOO_LARGE_HINT = "ask for fewer nodes or for less of each, or ask an administrator for more"
+TOO_LARGE_HINT = (
+    "ask for fewer nodes, or for less of each in config (a node without amounts gets the defaults of the namespace); "
+    "or ask an administrator for more"
+)
 _HINTS = {
     RefusalCause.NO_NAMESPACE: "ask an administrator to make the namespace",
     RefusalCause.NO_RUNTIME: "ask an administrator to install the runtime of this framework",
@@ -89,8 +92,9 @@ class GuideJobs:
 
     async def create(self, client: Client, request: GuideRequest) -> Object:
         """The TrainJob as stored by the server. Raises Problem."""
-        template = self.get_template(request)
-        await check_guide_request(request, max_nodes=self.rules.max_nodes, check_code=self.rules.check_code)
+        if errors := await self.list_problems(request):
+            raise invalid(errors)
+        template = self.get_template(request.framework)
         shape = await self.server.get_shape()
         await self.ensure_system(client, request.namespace, template)
         failpoints.hit("rest.system_made")
@@ -107,16 +111,29 @@ class GuideJobs:
     def list_frameworks(self) -> list[str]:
         return self._templates.list_frameworks()
 
-    def get_template(self, request: GuideRequest) -> Template:
+    async def list_problems(self, request: GuideRequest) -> list[FieldProblem]:
+        rules = self.rules
+        errors = await list_guide_problems(request, max_nodes=rules.max_nodes, check_code=rules.check_code)
+        return [*self.list_framework_problems(request.framework), *errors]
+
+    def list_framework_problems(self, framework: str) -> list[FieldProblem]:
+        if self._find_template(framework) is not None:
+            return []
+        text = f"there is no framework {framework[:40]!r}; there are {', '.join(self.list_frameworks())}"
+        return [FieldProblem(text, pointer="/framework")]
+
+    def get_template(self, framework: str) -> Template:
+        """Raises Problem 422 if there is none."""
+        template = self._find_template(framework)
+        if template is None:
+            raise invalid(self.list_framework_problems(framework))
+        return template
+
+    def _find_template(self, framework: str) -> Template | None:
         try:
-            template = self._templates.find(request.framework)
+            return self._templates.find(framework)
         except TemplateError as error:
             raise _build_broken(error) from None
-        if template is None:
-            known = ", ".join(self._templates.list_frameworks())
-            text = f"there is no framework {request.framework[:40]!r}; there are {known}"
-            raise invalid([FieldProblem(text, pointer="/framework")])
-        return template
 
     async def ensure_system(self, client: Client, namespace: str, template: Template) -> None:
         """Updates an unmodified ConfigMap to the template; leaves an edited one alone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.api.formats import quantity
-from trainmaster.rest.problems import FieldProblem, invalid
+from trainmaster.rest.problems import FieldProblem
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.syntax import find_syntax_error
 
@@ -31,16 +31,15 @@ class GuideRequest:
     memory_per_node: str | None = None
 
 
-async def check_guide_request(request: GuideRequest, *, max_nodes: int, check_code: bool) -> None:
-    """Raises Problem 422 with all invalid fields."""
+async def list_guide_problems(request: GuideRequest, *, max_nodes: int, check_code: bool) -> list[FieldProblem]:
+    """All invalid fields, except an unknown framework."""
     errors = [*_check_names(request), *check_numbers(request, max_nodes)]
     found = _check_text(request.code)
     if not found and check_code:
         found = await find_syntax_error(request.code)
     if found:
         errors.append(FieldProblem(found, pointer="/training_code"))
-    if errors:
-        raise invalid(errors)
+    return errors
 
 
 def _check_names(request: GuideRequest) -> list[FieldProblem]:

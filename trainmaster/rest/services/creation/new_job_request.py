@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from trainmaster.api.formats import packages
 from trainmaster.jobs.compose.request import RequestedMount
-from trainmaster.rest.problems import FieldProblem, invalid, to_pointer
+from trainmaster.rest.problems import FieldProblem, to_pointer
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.code import CodeTree
 from trainmaster.rest.services.creation.guide_request import GuideRequest, check_numbers
@@ -35,6 +35,9 @@ class NewJobRequest:
     runtime: str = ""
     runtime_kind: str = "ClusterTrainingRuntime"
     tree: CodeTree | None = None
+    code_pointer: str = "/code"
+    code_problems: Sequence[FieldProblem] = ()
+    """Why there is no tree although code was sent."""
     command: Sequence[str] = ()
     packages: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -45,13 +48,13 @@ class NewJobRequest:
     suspended: bool = False
 
 
-async def check_new_job(request: NewJobRequest, *, max_nodes: int, check_code: bool, code_pointer: str) -> None:
-    """Raises Problem 422 with all invalid fields."""
+async def list_new_job_problems(request: NewJobRequest, *, max_nodes: int, check_code: bool) -> list[FieldProblem]:
+    """All invalid fields, except an unknown framework or runtime."""
     errors = [*_check_names(request), *check_numbers(request.basics, max_nodes), *_check_details(request)]
+    errors += request.code_problems
     if request.tree is not None and check_code:
-        errors += await _check_program(request.tree, code_pointer)
-    if errors:
-        raise invalid(errors)
+        errors += await _check_program(request.tree, request.code_pointer)
+    return errors
 
 
 def _check_names(request: NewJobRequest) -> Iterator[FieldProblem]:
@@ -62,9 +65,10 @@ def _check_names(request: NewJobRequest) -> Iterator[FieldProblem]:
         yield FieldProblem(problem, pointer="/name")
     if bool(request.basics.framework) == bool(request.runtime):
         yield FieldProblem("either framework or runtime is needed, and not both", pointer="/framework")
-    if request.tree is None and request.basics.framework:
+    has_code = request.tree is not None or request.code_problems
+    if not has_code and request.basics.framework:
         yield FieldProblem("one of code, files and archive is needed with a framework", pointer="/code")
-    if request.tree is None and not request.command and request.runtime:
+    if not has_code and not request.command and request.runtime:
         yield FieldProblem("code or a command is needed", pointer="/code")
     if request.command and request.basics.framework:
         yield FieldProblem("a framework has its own command; name a runtime to use yours", pointer="/command")

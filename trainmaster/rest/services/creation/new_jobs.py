@@ -139,16 +139,43 @@ class NewJobs:
 
     # Building everything except the name
 
+    async def list_base_problems(self, client: Client, asked: NewJobRequest) -> list[FieldProblem]:
+        """What the request needs and this installation does not have."""
+        try:
+            return (await self._find_base(client, asked))[1]
+        except (StatusError, Problem):
+            # A runtime that the caller may not read, or a broken template: reported once the request itself is valid.
+            return []
+
     async def _get_base(self, client: Client, asked: NewJobRequest) -> Object:
         """The TrainJob of the framework's template, or the given runtime."""
+        base, errors = await self._find_base(client, asked)
+        if base is None or errors:
+            raise invalid(errors)
+        if asked.basics.framework:
+            template = self._maker.get_template(asked.basics.framework)
+            await self._maker.ensure_system(client, asked.basics.namespace, template)
+        return base
+
+    async def _find_base(self, client: Client, asked: NewJobRequest) -> tuple[Object | None, list[FieldProblem]]:
+        base: Object | None = None
+        errors = []
         if asked.packages and self._bundles is None:
             text = "packages are installed by the server of a home; on a cluster the image has them"
-            raise invalid([FieldProblem(text, pointer="/packages")])
-        if not asked.basics.framework:
-            return await _get_runtime(client, asked)
-        template = self._maker.get_template(asked.basics)
-        await self._maker.ensure_system(client, asked.basics.namespace, template)
-        return template.trainjob
+            errors.append(FieldProblem(text, pointer="/packages"))
+        if asked.tree is not None and not asked.tree.is_small and self._bundles is None:
+            text = f"has {asked.tree.size} bytes in {len(asked.tree.files)} files; on a cluster {INLINE_BYTES} fit"
+            errors.append(FieldProblem(f"{text}: keep data in volumes, send only code", pointer=asked.code_pointer))
+        if asked.basics.framework:
+            errors += self._maker.list_framework_problems(asked.basics.framework)
+            if not errors:
+                base = self._maker.get_template(asked.basics.framework).trainjob
+        elif asked.runtime and (asked.basics.namespace or asked.runtime_kind != "TrainingRuntime"):
+            base = await _find_runtime(client, asked)
+            if base is None:
+                text = f"there is no {asked.runtime_kind} {asked.runtime[:64]!r}; GET /api/v1/runtimes lists them"
+                errors.append(FieldProblem(text, pointer="/runtime"))
+        return base, errors
 
     # Creating
 
@@ -185,9 +212,7 @@ class NewJobs:
         if tree is None:
             return None, None
         if not tree.is_small:
-            if self._bundles is None:
-                text = f"has {tree.size} bytes in {len(tree.files)} files; on a cluster {INLINE_BYTES} fit"
-                raise invalid([FieldProblem(text, pointer="/archive")], hint="keep data in volumes, send only code")
+            assert self._bundles is not None
             await _check_budget(client, asked.basics.namespace)
             digest = await asyncio.to_thread(store_bundle, self._bundles, tree, asked.basics.namespace)
             return None, MountedCode(build_volume(digest, CODE_VOLUME), SCRIPTS, script, {CODE_DIGEST: digest})
@@ -229,14 +254,13 @@ def choose_name(asked: NewJobRequest, ticket: Ticket) -> str:
     return f"{asked.basics.user_id}-{ticket.key[:10]}" if ticket.key else ""
 
 
-async def _get_runtime(client: Client, asked: NewJobRequest) -> Object:
+async def _find_runtime(client: Client, asked: NewJobRequest) -> Object | None:
     narrow = asked.runtime_kind == "TrainingRuntime"
     gvr, space = (TRAINING_RUNTIMES, asked.basics.namespace) if narrow else (CLUSTER_TRAINING_RUNTIMES, "")
     try:
         return {**await client.get(gvr, asked.runtime, space), "kind": asked.runtime_kind}
     except NotFound:
-        text = f"there is no {asked.runtime_kind} {asked.runtime[:64]!r}"
-        raise invalid([FieldProblem(text, pointer="/runtime")], hint="GET /api/v1/runtimes lists them") from None
+        return None
 
 
 def _compose(
