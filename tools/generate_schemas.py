@@ -8,6 +8,9 @@ Built-in kinds come from `/openapi/v3`. Custom kinds come from the CustomResourc
 server's OpenAPI drops what structural schemas say beyond plain OpenAPI. The server must have the JobSet and Trainer
 CRDs installed. Usage: `KUBECONFIG=... python tools/generate_schemas.py [--kubectl kubectl]`; the output is
 deterministic, so a second run against the same versions changes nothing.
+
+The kinds of training-operator come from the files of their CRDs, because their operator is not installed beside
+Trainer: `python tools/generate_schemas.py --v1 FILE...` (1.9.4, and MXJob of 1.8.1).
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ import argparse
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 Raw = dict[str, Any]
 
@@ -223,7 +228,10 @@ def read_built_in(get: Callable[[str], Raw]) -> dict[str, Raw]:
 
 
 def read_custom(get: Callable[[str], Raw], crd: str) -> Raw:
-    versions = get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}")["spec"]["versions"]
+    return read_version(get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}")["spec"]["versions"])
+
+
+def read_version(versions: Sequence[Raw]) -> Raw:
     schema = next(version for version in versions if version["storage"])["schema"]["openAPIV3Schema"]
     mark_custom(schema)
     short = compact(schema)
@@ -231,6 +239,20 @@ def read_custom(get: Callable[[str], Raw], crd: str) -> Raw:
     short["props"]["kind"] = {"type": "string"}
     short["props"]["metadata"] = {"ref": f"{META}.ObjectMeta"}
     return short
+
+
+def read_v1(files: Sequence[Path]) -> dict[str, Raw]:
+    """The kinds of `kubeflow.org/v1`. MXJob, which is older, gets the parts that all have in common from the others."""
+    found: dict[str, Raw] = {}
+    for file in files:
+        crd = yaml.safe_load(file.read_text())
+        found[f"org.kubeflow.v1.{crd['spec']['names']['kind']}"] = read_version(crd["spec"]["versions"])
+    newer = found["org.kubeflow.v1.PyTorchJob"]["props"]
+    older = found["org.kubeflow.v1.MXJob"]["props"]
+    older["status"] = newer["status"]
+    older["spec"]["props"]["runPolicy"] = newer["spec"]["props"]["runPolicy"]
+    older["spec"]["props"]["mxReplicaSpecs"] = newer["spec"]["props"]["pytorchReplicaSpecs"]
+    return found
 
 
 def hoist(definitions: dict[str, Raw], smallest: int = 600) -> dict[str, Raw]:
@@ -284,7 +306,11 @@ def write(name: str, definitions: dict[str, Raw]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kubectl", default="kubectl")
+    parser.add_argument("--v1", nargs="+", type=Path, metavar="FILE", help="only the v1 kinds, from these CRDs")
     arguments = parser.parse_args()
+    if arguments.v1:
+        write("kubeflow_v1", hoist(read_v1(arguments.v1)))
+        return
 
     def get(path: str) -> Raw:
         answer = subprocess.run([arguments.kubectl, "get", "--raw", path], check=True, capture_output=True)

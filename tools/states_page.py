@@ -21,10 +21,17 @@ ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "trainmaster" / "controllers"
 PAGE = ROOT / "docs" / "states.md"
 
-SAYERS = {"trainjob": "TrainJob", "jobset": "JobSet", "job": "Job", "scheduler": "Pod", "frameworks": "TrainJob"}
+SAYERS = {
+    "trainjob": "TrainJob",
+    "jobset": "JobSet",
+    "job": "Job",
+    "scheduler": "Pod",
+    "frameworks": "TrainJob",
+    "v1jobs": "v1 job",
+}
 """Folder of a controller -> the object that its `Waiting` is about."""
-COPIES = {"jobset/reconciler.py:_find_reason"}
-"""Functions that pass on the reason of a Job instead of setting their own."""
+COPIES = {"jobset/reconciler.py:_find_reason", "v1jobs/passes.py:_find_reason"}
+"""Functions that pass on the reason of a Job or a Pod instead of setting their own."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ _EVENTS = {
     "JobSet": "{} on the JobSet and the TrainJob",
     "Job": "{} on the Job and the TrainJob",
     "Pod": "`FailedScheduling` on the Pod, {} on the TrainJob",
+    "v1 job": "{} on the job",
 }
 _OWN_EVENT = ("JobSetMissing", "JobSetTerminating")
 

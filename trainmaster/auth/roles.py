@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from trainmaster.api import tenancy
 from trainmaster.api.declaring import catalogue
-from trainmaster.api.declaring.kinds import READ, WRITE, DefaultRole, Kind
+from trainmaster.api.declaring.kinds import DefaultRole, Kind
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_ROLES, RBAC_GROUP
 from trainmaster.auth.contract import AUTHENTICATED, MASTERS, UNAUTHENTICATED
@@ -26,9 +26,6 @@ _DISCOVERY = (
 )  # fmt: skip
 _PUBLIC = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _MONITORING = ("/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/readyz", "/readyz/*")
-_V1_GROUP = "kubeflow.org"
-_V1_JOBS = ("jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs")
-"""The kinds of the Training Operator, which are not served yet."""
 
 
 def build_rules(role: DefaultRole, kinds: Iterable[Kind]) -> list[Object]:
@@ -83,8 +80,6 @@ def build_cluster_roles() -> list[Object]:
     built_in = [kind for kind in kinds if not kind.custom and not kind.measured]
     measured = [kind for kind in kinds if kind.measured]
     training = [kind for kind in kinds if kind.custom]
-    v1_edit = _rule(_V1_GROUP, _V1_JOBS, WRITE)
-    v1_view = _rule(_V1_GROUP, [*_V1_JOBS, *(f"{plural}/status" for plural in _V1_JOBS)], READ)
     return [
         _role("cluster-admin", [_rule("*", ["*"], ["*"]), _paths(["*"], ["*"])]),
         _role("admin", [], aggregates="admin"),
@@ -94,8 +89,8 @@ def build_cluster_roles() -> list[Object]:
         _role("system:aggregate-to-edit", build_rules("edit", built_in), into="edit"),
         _role("system:aggregate-to-view", build_rules("view", built_in), into="view"),
         _role("system:aggregated-metrics-reader", build_rules("view", measured), into="view"),
-        _role("trainmaster:training-edit", [*build_rules("edit", training), v1_edit], into="edit"),
-        _role("trainmaster:training-view", [*build_rules("view", training), v1_view], into="view"),
+        _role("trainmaster:training-edit", build_rules("edit", training), into="edit"),
+        _role("trainmaster:training-view", build_rules("view", training), into="view"),
         # Users who can create TrainJobs must be able to see the runtimes of the cluster, which a namespaced binding
         # cannot grant.
         _role("trainmaster:runtime-viewer", build_rules("runtime-viewer", kinds)),

@@ -17,7 +17,7 @@ READ = "get list watch"
 WRITE = "create delete deletecollection patch update"
 ALL = f"{READ} {WRITE}"
 STREAMS = "pods/attach pods/exec pods/portforward"
-V1_JOBS = "jaxjobs mpijobs paddlejobs pytorchjobs tfjobs xgboostjobs"
+V1_JOBS = "jaxjobs mpijobs mxjobs paddlejobs pytorchjobs tfjobs xgboostjobs"
 V1_STATUSES = " ".join(f"{plural}/status" for plural in V1_JOBS.split())
 
 GRANTS = {
@@ -67,6 +67,7 @@ GRANTS = {
         ("batch", "jobs", READ),
         ("events.k8s.io", "events", READ),
         ("jobset.x-k8s.io", "jobsets", READ),
+        ("kubeflow.org", V1_JOBS, ALL),
         ("metrics.k8s.io", "pods", READ),
         ("trainer.kubeflow.org", "trainingruntimes trainjobs", ALL),
     ],

@@ -19,6 +19,7 @@ from trainmaster.api.kindsets import (
     core_v1,
     events_v1,
     jobset_v1alpha2,
+    kubeflow_v1,
     metrics_v1beta1,
     rbac_v1,
     scheduling_v1,
@@ -44,6 +45,7 @@ def build() -> Catalogue:
             *coordination_v1.KINDS,
             *jobset_v1alpha2.KINDS,
             *trainer_v1alpha1.KINDS,
+            *kubeflow_v1.KINDS,
             *metrics_v1beta1.KINDS,
         )
     )

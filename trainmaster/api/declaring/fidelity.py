@@ -19,6 +19,8 @@ from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.declaring.supported import is_empty
 from trainmaster.api.meta import Object
 
+ANY = "*"
+"""In a table, the entry for all values of a map."""
 _ACCEPTED = {
     ".csi.driver": (code.DRIVER,),
     ".mountPropagation": (None, "", "None"),
@@ -42,7 +44,7 @@ def find_class(kind: Kind, path: str) -> Fidelity | None:
     for step in path.split("."):
         if not isinstance(entry, Mapping):
             break
-        entry = entry.get(step)
+        entry = entry.get(step, entry.get(ANY))
     if isinstance(entry, Mapping):
         entry = entry.get("")
     found = _split(entry)
@@ -67,7 +69,7 @@ def _walk_used(value: Any, table: FidelityTable, path: str) -> Iterator[Classed]
     if not isinstance(value, Mapping):
         return
     for name, item in value.items():
-        entry = table.get(name)
+        entry = table.get(name, table.get(ANY))
         where = f"{path}.{name}" if path else str(name)
         own = _split(entry.get("") if isinstance(entry, Mapping) else entry)
         if own and own[0] is Fidelity.APPROXIMATED and not _is_accepted(where, item):
@@ -115,9 +117,11 @@ def _compare(node: SchemaNode, table: FidelityTable, path: str) -> list[str]:
 
 
 def _fields(node: SchemaNode) -> Mapping[str, SchemaNode]:
-    """The fields of an object, or of the elements of a list."""
+    """The fields of an object, or of the elements of a list. The values of a map of objects are the field `*`."""
     while node.items is not None:
         node = node.items
+    if node.additional is not None and node.additional.properties:
+        return {ANY: node.additional}
     return node.properties
 
 

@@ -338,6 +338,43 @@ TRAIN_JOB_SPEC: FidelityTable = {
     "ttlSecondsAfterFinished": H,
 }
 
+_REPLICA: FidelityTable = {"replicas": H, "restartPolicy": H, "template": POD_TEMPLATE}
+_SCALING: FidelityTable = {
+    "maxReplicas": H,
+    "maxRestarts": H,
+    "metrics": (A, "there is no autoscaler; use kubectl scale"),
+    "minReplicas": H,
+}
+_V1_FIELDS: Mapping[str, FidelityTable] = {
+    "pytorch": {
+        "elasticPolicy": {
+            **_SCALING,
+            **dict.fromkeys(("nProcPerNode", "rdzvBackend", "rdzvConf", "rdzvHost", "rdzvId", "rdzvPort"), H),
+            "standalone": H,
+        },
+        "nprocPerNode": H,
+    },
+    "tensorflow": {"enableDynamicWorker": H, "successPolicy": H},
+    "mpi": {"cleanPodPolicy": H, "mainContainer": H, "slotsPerWorker": H},
+    "paddle": {"elasticPolicy": _SCALING},
+    "mxnet": {"jobMode": (H, "no controller interprets it, as upstream")},
+}
+"""Fields of spec that only jobs of this framework have."""
+_RUN_POLICY: FidelityTable = {
+    "activeDeadlineSeconds": H,
+    "backoffLimit": H,
+    "cleanPodPolicy": H,
+    "managedBy": (A, "a job that is managed by another controller is not processed"),
+    "schedulingPolicy": (A, "all Pods of a job start together; queues and priority classes are not used"),
+    "suspend": H,
+    "ttlSecondsAfterFinished": H,
+}
+
+
+def build_v1_spec(framework: str, replicas_field: str) -> FidelityTable:
+    return {**_V1_FIELDS.get(framework, {}), "runPolicy": _RUN_POLICY, replicas_field: {"*": _REPLICA}}
+
+
 SHARED: Mapping[str, FidelityTable] = {
     "Runtime spec": RUNTIME_SPEC,
     "JobSet spec": JOB_SET_SPEC,

@@ -41,6 +41,7 @@ _FILES = {
     "io.k8s.metrics.": "metrics_v1beta1",
     "io.x-k8s.jobset.v1alpha2.": "jobset_v1alpha2",
     "org.kubeflow.trainer.v1alpha1.": "trainer_v1alpha1",
+    "org.kubeflow.v1.": "kubeflow_v1",
 }
 """Definition prefix to data file."""
 

@@ -5,7 +5,7 @@ Applied once to the parsed data of a file, before any node is built from it:
 - TrainJob takes the override shapes of Trainer 2.1 (`podTemplateOverrides`, `labels`, `annotations`) and 2.0
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
-  `status.failure` and `status.retention`;
+  `status.failure` and `status.retention`, as have the v1 jobs, which also count their restarts;
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -54,11 +54,45 @@ _NUM_PROC_RULE = {
 }
 
 
+_TEXT: Raw = {"type": "string", "maxLen": 1024}
+_LONG_TEXT: Raw = {"type": "string", "maxLen": 32768}
+_NUMBER: Raw = {"type": "integer", "format": "int32"}
+_STATUS: Raw = {
+    "waiting": {
+        "type": "object",
+        "props": {
+            "reason": {"type": "string", "minLen": 1, "maxLen": 253},
+            "message": _LONG_TEXT,
+            "since": _TIME,
+            "until": _TIME,
+        },
+        "required": ["reason"],
+    },
+    "failure": {
+        "type": "object",
+        "props": {
+            **dict.fromkeys(("attempt", "jobIndex", "rank", "exitCode", "signal"), _NUMBER),
+            **dict.fromkeys(("job", "replicatedJob", "pod", "container", "reason", "message"), _TEXT),
+            "finishedAt": _TIME,
+        },
+        "required": ["attempt", "job", "pod"],
+    },
+    "retention": {
+        "type": "object",
+        "props": {"ttlSecondsAfterFinished": _TTL, "source": _TEXT, "deleteAt": _TIME, "message": _LONG_TEXT},
+        "required": ["ttlSecondsAfterFinished", "source"],
+    },
+}
+"""What every kind of training job says in its status besides upstream's fields."""
+
+
 def apply(file: str, data: Raw) -> None:
     """Changes the parsed data of one file in place."""
     if file == "trainer_v1alpha1":
         _trainjob(data)
         _runtimes(data)
+    elif file == "kubeflow_v1":
+        _v1_jobs(data)
 
 
 def _trainjob(data: Raw) -> None:
@@ -73,36 +107,18 @@ def _trainjob(data: Raw) -> None:
     fields["cleanupPolicy"] = {"type": "object", "props": {"ttlSecondsAfterFinished": _TTL}}
     _own(data, fields, "trainer")["props"]["numProcPerNode"] = _NUM_PROC
     status = _own(data, job["props"], "status")
-    status["props"]["waiting"] = {
-        "type": "object",
-        "props": {
-            "reason": {"type": "string", "minLen": 1, "maxLen": 253},
-            "message": {"type": "string", "maxLen": 32768},
-            "since": _TIME,
-            "until": _TIME,
-        },
-        "required": ["reason"],
-    }
-    text, number = {"type": "string", "maxLen": 1024}, {"type": "integer", "format": "int32"}
-    status["props"]["failure"] = {
-        "type": "object",
-        "props": {
-            **dict.fromkeys(("attempt", "jobIndex", "rank", "exitCode", "signal"), number),
-            **dict.fromkeys(("job", "replicatedJob", "pod", "container", "reason", "message"), text),
-            "finishedAt": _TIME,
-        },
-        "required": ["attempt", "job", "pod"],
-    }
-    status["props"]["retention"] = {
-        "type": "object",
-        "props": {
-            "ttlSecondsAfterFinished": _TTL,
-            "source": {"type": "string", "maxLen": 1024},
-            "deleteAt": _TIME,
-            "message": {"type": "string", "maxLen": 32768},
-        },
-        "required": ["ttlSecondsAfterFinished", "source"],
-    }
+    status["props"] |= _STATUS
+
+
+def _v1_jobs(data: Raw) -> None:
+    for name, job in data.items():
+        if name.startswith("org.kubeflow.v1."):
+            status = _own(data, job["props"], "status")
+            status["props"] |= {
+                **_STATUS,
+                "restarts": _NUMBER,
+                "restartingPods": {"type": "array", "listType": "atomic", "items": _STRING},
+            }
 
 
 def _pod_template_overrides(data: Raw, spec: Raw) -> Raw:

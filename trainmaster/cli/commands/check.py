@@ -47,7 +47,6 @@ _LONGEST = 70
 _OBVIOUS = ("apiVersion", "kind")
 _RUNNING = ("TrainJob", "JobSet", "Job", "Pod")
 """Kinds that the scheduler starts."""
-_OLD_GROUP = "kubeflow.org/v1"
 _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
 
 
@@ -168,8 +167,6 @@ def _explain_unknown(server: Rehearsal, obj: Object) -> str:
             key for key in ("apiVersion", "kind") if not isinstance(obj.get(key), str) or not obj[key]
         )
         return f"{missing} must be given, as text"
-    if version == _OLD_GROUP:
-        return f"{name} of {version} is not served: write a TrainJob (trainer.kubeflow.org/v1alpha1) instead"
     kinds = server.catalogue.kinds
     same = sorted({kind.api_version for kind in kinds if kind.kind == name})
     if same:

@@ -31,9 +31,16 @@ def at(schema: Object, path: str) -> Any:
 def test_there_is_one_for_each_custom_kind() -> None:
     assert list(CRDS) == [
         "clustertrainingruntimes.trainer.kubeflow.org",
+        "jaxjobs.kubeflow.org",
         "jobsets.jobset.x-k8s.io",
+        "mpijobs.kubeflow.org",
+        "mxjobs.kubeflow.org",
+        "paddlejobs.kubeflow.org",
+        "pytorchjobs.kubeflow.org",
+        "tfjobs.kubeflow.org",
         "trainingruntimes.trainer.kubeflow.org",
         "trainjobs.trainer.kubeflow.org",
+        "xgboostjobs.kubeflow.org",
     ]
 
 

@@ -131,7 +131,7 @@ def test_a_runtime_in_the_same_file_serves_the_job_behind_it(check: Check) -> No
 @pytest.mark.parametrize(
     ("head", "words"),
     [
-        ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n", "write a TrainJob"),
+        ("apiVersion: kubeflow.org/v1\nkind: PyTorchJobs\n", "did you mean PyTorchJob?"),
         ("apiVersion: v1\nkind: TrainJob\n", "TrainJob is served as trainer.kubeflow.org/v1alpha1, not as v1"),
         ("apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJbo\n", "did you mean TrainJob?"),
         ("apiVersion: example.com/v1\nkind: Zebra\n", "docs/kinds.md"),
