@@ -29,6 +29,7 @@ from trainmaster.controllers.lifecycle.limits import CONTROLLER as HISTORY_LIMIT
 from trainmaster.controllers.lifecycle.retention import CONTROLLERS as RETENTION
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAINJOB
+from trainmaster.controllers.v1jobs.reconciler import CONTROLLERS as V1_JOBS
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
@@ -40,7 +41,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.testing.cluster import Cluster, running_cluster
 
-CHAIN = (TRAINJOB, JOBSET, JOB, SCHEDULER)
+CHAIN = (TRAINJOB, *V1_JOBS, JOBSET, JOB, SCHEDULER)
 LIFECYCLE = (*RETENTION, HISTORY_LIMITS, DERIVED)
 CONTROLLERS = CHAIN + LIFECYCLE
 NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}}

@@ -33,6 +33,7 @@ from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.controllers.trainjob.reconciler import build_controller as build_trainjob_controller
+from trainmaster.controllers.v1jobs.reconciler import CONTROLLERS as V1_JOBS
 from trainmaster.controllers.volumes.claims import CONTROLLER as CLAIMS
 from trainmaster.controllers.volumes.volumes import CONTROLLER as VOLUMES
 from trainmaster.engine.apply import apply_in_one
@@ -56,7 +57,7 @@ from trainmaster.shim.sandbox.egress import LAN
 
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
-CHAIN = (TRAIN_JOB, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
+CHAIN = (TRAIN_JOB, *V1_JOBS, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
 """All controllers, without a history and with default settings."""
 

@@ -6,11 +6,15 @@ To add a kind, write its model next to `jobs.models.trainjobs` and add it to the
 from __future__ import annotations
 
 from trainmaster.api.meta import Fields
+from trainmaster.jobs.models import v1jobs
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 
-TRAINING_KINDS: dict[str, type[TrainingJob]] = {"TrainJob": TrainJob}
+TRAINING_KINDS: dict[str, type[TrainingJob]] = {
+    "TrainJob": TrainJob,
+    **{model.framework.kind: model for model in v1jobs.MODELS},
+}
 
 
 def read_training_job(raw: Fields) -> TrainingJob:

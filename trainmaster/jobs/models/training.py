@@ -59,8 +59,8 @@ class TrainingJob(ObjectModel):
     has_jobset: ClassVar[bool] = False
     """Whether its Pods belong to a JobSet with its name; otherwise it controls them itself."""
 
-    @staticmethod
-    def find_place(pod: Fields) -> PodPlace | None:
+    @classmethod
+    def find_place(cls, pod: Fields) -> PodPlace | None:
         """Which rank of a job of this kind a Pod is; None if it belongs to another kind or to no job."""
         raise NotImplementedError
 

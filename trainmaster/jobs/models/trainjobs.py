@@ -30,8 +30,8 @@ class TrainJob(TrainingJob):
     pod_label: ClassVar[str] = JOBSET_NAME
     has_jobset: ClassVar[bool] = True
 
-    @staticmethod
-    def find_place(pod: Fields) -> PodPlace | None:
+    @classmethod
+    def find_place(cls, pod: Fields) -> PodPlace | None:
         meta = pod["metadata"]
         labels = meta.get("labels") or NOTHING
         if JOBSET_UID not in labels or REPLICATED_JOB_NAME not in labels:

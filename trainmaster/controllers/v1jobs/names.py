@@ -1,0 +1,53 @@
+"""Names and labels of what a v1 job creates, as upstream."""
+
+from __future__ import annotations
+
+from trainmaster.api.v1jobs.frameworks import (
+    JOB_NAME,
+    JOB_ROLE,
+    LAUNCHER,
+    OPERATOR_NAME,
+    REPLICA_INDEX,
+    REPLICA_TYPE,
+    WORKER,
+)
+from trainmaster.api.v1jobs.replicas import ReplicaSpec
+from trainmaster.jobs.models.v1jobs import V1Job
+
+
+def build_name(job: V1Job, replica: ReplicaSpec, index: int) -> str:
+    """Of a Pod and of its Service."""
+    if replica.type == LAUNCHER:
+        return f"{job.name}-launcher"
+    return f"{job.name}-{replica.word}-{index}"
+
+
+def build_labels(job: V1Job, replica: ReplicaSpec, index: int) -> dict[str, str]:
+    """Of a Service, and the selector of its Pod."""
+    labels = {
+        OPERATOR_NAME: job.framework.controller,
+        JOB_NAME: job.name,
+        REPLICA_TYPE: replica.word,
+        REPLICA_INDEX: str(index),
+    }
+    if replica.type == LAUNCHER:
+        del labels[REPLICA_INDEX]
+    return labels
+
+
+def build_pod_labels(job: V1Job, replica: ReplicaSpec, index: int) -> dict[str, str]:
+    labels = build_labels(job, replica, index)
+    return {**labels, JOB_ROLE: "master"} if _is_master(job, replica, index) else labels
+
+
+def _is_master(job: V1Job, replica: ReplicaSpec, index: int) -> bool:
+    framework = job.framework
+    types = framework.deciding if framework.labelled is None else framework.labelled
+    if any(name in job.replicas for name in types):
+        return replica.type in types
+    return framework.labels_first_worker and replica.type == WORKER and index == 0
+
+
+def build_selector(job: V1Job, replica: ReplicaSpec) -> str:
+    """Of the Pods of a replica type, for `/scale`."""
+    return f"{JOB_NAME}={job.name},{OPERATOR_NAME}={job.framework.controller},{REPLICA_TYPE}={replica.word}"

@@ -1,0 +1,263 @@
+"""The decisions of one pass over a v1 job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import PODS, SERVICE_ACCOUNTS, SERVICES
+from trainmaster.api.v1jobs.frameworks import MPI, WORKER
+from trainmaster.api.v1jobs.replicas import ReplicaSpec
+from trainmaster.client.writes import Create
+from trainmaster.controllers.v1jobs import mpi, outcome
+from trainmaster.controllers.v1jobs.census import ReplicaCensus, count_restarts_in_place, is_retried, take_census
+from trainmaster.controllers.v1jobs.claims import V1Children
+from trainmaster.controllers.v1jobs.draft import V1JobDraft
+from trainmaster.controllers.v1jobs.names import build_name
+from trainmaster.controllers.v1jobs.outcome import V1Outcome
+from trainmaster.controllers.v1jobs.pods import build_pod, build_service, describe_created, sets_restart_policy
+from trainmaster.controllers.waiting import Waiting, find_annotated
+from trainmaster.engine.draft import build_delete, build_patch
+from trainmaster.jobs.models.objects import ObjectModel, count
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.training import FAILED
+from trainmaster.jobs.models.v1jobs import RESTARTING, RUNNING, SUCCEEDED, V1Job
+from trainmaster.kit.timeline import Now
+
+_CONFLICT_SECONDS = 5.0
+_OVERWRITTEN = "Restart policy in pod template will be overwritten by restart policy in replica spec"
+
+
+class V1Pass:
+    def __init__(self, job: V1Job, children: V1Children, now: Now) -> None:
+        self._job = job
+        self._children = children
+        self._now = now
+        self._census = take_census(job, children.pods)
+        self.draft = V1JobDraft(job, now)
+
+    # Jobs that have ended or are suspended
+
+    def clean_up(self) -> None:
+        """Deletes Pods, with their Services, as `cleanPodPolicy` says. Unknown policies count as All."""
+        policy = self._job.clean_pod_policy
+        for pod in self._children.pods:
+            if policy != "None" and not (policy == "Running" and pod.is_over):
+                self._delete(pod)
+
+    def suspend(self) -> None:
+        self.draft.begin()
+        for pod in self._children.pods:
+            self._delete(pod)
+        before = self._job.replica_statuses
+        if before:
+            self.draft.status["replicaStatuses"] = {
+                name: {key: value for key, value in entry.items() if key != "active"} for name, entry in before.items()
+            }
+        self.draft.status.pop("waiting", None)
+        self.draft.suspend()
+
+    def wait(self, waiting: Waiting) -> None:
+        """Says in the status what prevents the job from running."""
+        draft = self.draft
+        draft.begin()
+        draft.start()
+        before = self._job.waiting
+        draft.status["waiting"] = waiting.to_wire(before, self._now.wall)
+        if before.get("message") != waiting.message:
+            draft.note(self._job, waiting.reason, waiting.message, warning=True)
+
+    # Jobs that run
+
+    def run(self) -> None:
+        draft, job = self.draft, self._job
+        draft.resume()
+        draft.begin()
+        draft.start()
+        draft.writes += self._children.adoptions
+        draft.status["replicaStatuses"] = {name: group.describe(job) for name, group in self._census.items()}
+        ended = outcome.find_outcome(job, self._census) or self._find_exceeded_limit()
+        if ended is not None:
+            self._finish(ended)
+            return
+        self._replace_failed()
+        self._remove_surplus()
+        problem = self._create_objects() or self._create_missing()
+        self._set_progress()
+        self._set_waiting(problem)
+
+    def _finish(self, ended: V1Outcome) -> None:
+        statuses: dict[str, Object] = self.draft.status["replicaStatuses"]
+        if ended.kind == SUCCEEDED:
+            # As upstream, Pods that still run count as succeeded.
+            for name, entry in statuses.items():
+                active = entry.pop("active", 0)
+                if self._job.framework is MPI and name == WORKER:
+                    entry.clear()
+                elif active:
+                    entry["succeeded"] = count(entry.get("succeeded")) + active
+        self.draft.finish(ended.kind, ended.message, reason=ended.reason, warning=ended.warning)
+
+    def _find_exceeded_limit(self) -> V1Outcome | None:
+        job, limit = self._job, self._job.backoff_limit
+        if limit is not None:
+            total = job.restarts + len(self._list_uncounted()) + count_restarts_in_place(self._census.values())
+            if total > 0 and total >= limit:
+                text = f"Job {job.name} has failed because it has reached the specified backoff limit"
+                return V1Outcome(FAILED, text)
+        left = self._find_time_left()
+        if left is not None and left <= 0:
+            text = f"Job {job.name} has failed because it was active longer than specified deadline"
+            return V1Outcome(FAILED, text)
+        self.draft.wake_after(left)
+        return None
+
+    def _find_time_left(self) -> float | None:
+        seconds = self._job.policy.get("activeDeadlineSeconds")
+        if seconds is None:
+            return None
+        return self._now.left(self._job.uid, "active", self.draft.status["startTime"], float(seconds))
+
+    # Pods that failed
+
+    def _list_uncounted(self) -> list[tuple[ReplicaCensus, Pod]]:
+        """Failed Pods that will be replaced and are not counted yet."""
+        counted = self._job.restarting_pods
+        return [
+            (group, pod)
+            for group in self._census.values()
+            for pod in group.list_failed()
+            if pod.uid not in counted and is_retried(self._job, group.replica, pod)
+        ]
+
+    def _replace_failed(self) -> None:
+        draft, job = self.draft, self._job
+        present = {pod.uid: pod for pod in self._children.pods}
+        known = [uid for uid in job.restarting_pods if uid in present]
+        for uid in known:
+            self._delete(present[uid], with_service=False)
+        new = self._list_uncounted()
+        for _, pod in new:
+            draft.note(job, "ExitedWithCode", outcome.describe_exit(job, pod))
+        for group in {id(group): group for group, _ in new}.values():
+            text = outcome.describe_restart(job, group)
+            draft.set(RESTARTING, text)
+            draft.note(job, f"{job.framework.kind}{RESTARTING}", text, warning=True)
+        draft.status["restarts"] = job.restarts + len(new) or None
+        draft.status["restartingPods"] = [*known, *(pod.uid for _, pod in new)] or None
+
+    # Pods and Services
+
+    def _list_missing(self) -> Iterator[tuple[GVR, ReplicaSpec, int]]:
+        # The launcher of an MPIJob comes last, as upstream.
+        groups = list(self._census.values())
+        for group in reversed(groups) if self._job.framework is MPI else groups:
+            for index in range(group.replica.count):
+                if index not in group.pods:
+                    yield PODS, group.replica, index
+                if self._job.framework.has_services and self._name(group.replica, index) not in self._children.services:
+                    yield SERVICES, group.replica, index
+
+    def _name(self, replica: ReplicaSpec, index: int) -> str:
+        return build_name(self._job, replica, index)
+
+    def _create_missing(self) -> Waiting | None:
+        """Creates nothing if a name is taken, because the job could not run without that Pod."""
+        job, missing = self._job, list(self._list_missing())
+        for gvr, replica, index in missing:
+            taken = self._find_foreign(gvr, self._name(replica, index))
+            if taken is not None:
+                return taken
+        for gvr, replica, index in missing:
+            name = self._name(replica, index)
+            if gvr == PODS:
+                # From the template of a stored job, so it does not have to be decoded again.
+                pod = build_pod(job, replica, index, attempt=job.restarts)
+                self.draft.write(Create(PODS, pod, decoded=True))
+                if sets_restart_policy(replica):
+                    self.draft.note(job, "SetPodTemplateRestartPolicy", _OVERWRITTEN, warning=True)
+                self.draft.note(job, "SuccessfulCreatePod", describe_created(job, replica, name))
+            else:
+                self.draft.write(Create(SERVICES, build_service(job, replica, index)))
+                self.draft.note(job, "SuccessfulCreateService", f"Created service: {name}")
+        return None
+
+    def _create_objects(self) -> Waiting | None:
+        """What only an MPIJob needs."""
+        if self._job.framework is not MPI:
+            return None
+        workers = self._census.get(WORKER)
+        running = [] if workers is None else [pod.name for pod in workers.pods.values() if pod.is_running]
+        for gvr, wanted in mpi.list_objects(self._job, running):
+            found = self._children.find(gvr, wanted["metadata"]["name"])
+            if found is None:
+                self.draft.write(Create(gvr, wanted))
+            elif found.is_owned_by(self._job.uid):
+                changed: Object = {key: wanted[key] for key in ("data", "rules") if key in wanted}
+                if any(found.raw.get(key) != value for key, value in changed.items()):
+                    self.draft.write(build_patch(gvr, found, changed))
+            elif gvr != SERVICE_ACCOUNTS:
+                name = wanted["metadata"]["name"]
+                kind = wanted["kind"]
+                text = f'Resource "{name}" of MPIJobKind "{kind}" already exists and is not managed by MPIJob'
+                return Waiting("NameConflict", text)
+        return None
+
+    def _find_foreign(self, gvr: GVR, name: str) -> Waiting | None:
+        found = self._children.find(gvr, name)
+        if found is None or found.is_owned_by(self._job.uid):
+            return None
+        owner = found.controller
+        whose = "has no owner" if owner is None else f"belongs to the {owner.get('kind')} {owner.get('name')}"
+        return Waiting("NameConflict", f'{gvr.plural} "{name}" already exists; it {whose}')
+
+    def _remove_surplus(self) -> None:
+        wanted = {
+            self._name(group.replica, index) for group in self._census.values() for index in range(group.replica.count)
+        }
+        for group in self._census.values():
+            for pod in group.surplus:
+                self._delete(pod, with_service=False)
+        if self._job.framework.has_services:
+            for name, service in self._children.services.items():
+                if name not in wanted:
+                    self._delete_service(service)
+
+    def _delete(self, pod: Pod, *, with_service: bool = True) -> None:
+        if not pod.is_deleting:
+            self.draft.write(build_delete(PODS, pod))
+            self.draft.note(self._job, "SuccessfulDeletePod", f"Deleted pod: {pod.name}")
+        if with_service and self._job.framework.has_services and pod.name in self._children.services:
+            self._delete_service(self._children.services[pod.name])
+
+    def _delete_service(self, service: ObjectModel) -> None:
+        if not service.is_deleting:
+            self.draft.write(build_delete(SERVICES, service))
+            self.draft.note(self._job, "SuccessfulDeleteService", f"Deleted service: {service.name}")
+
+    # Status
+
+    def _set_progress(self) -> None:
+        if any(group.failed for group in self._census.values()):
+            return
+        if outcome.is_running(self._job, self._census):
+            self.draft.set(RUNNING, outcome.describe_running(self._job))
+
+    def _set_waiting(self, problem: Waiting | None) -> None:
+        """`problem`, else what the scheduler says about the first Pod that it cannot place."""
+        if problem is not None:
+            self.wait(problem)
+            # Nobody reports when an object of another owner is gone.
+            self.draft.wake_after(_CONFLICT_SECONDS)
+            return
+        pending = (pod for pod in self._children.pods if pod.phase == "Pending" and not pod.is_deleting)
+        waiting = next(filter(None, map(_find_reason, pending)), None)
+        if waiting is None:
+            self.draft.status.pop("waiting", None)
+        else:
+            self.draft.status["waiting"] = waiting.to_wire(self._job.waiting, self._now.wall)
+
+
+def _find_reason(pod: Pod) -> Waiting | None:
+    reason = find_annotated(pod.raw)
+    return None if reason is None else Waiting(reason["reason"], reason["message"])

@@ -1,0 +1,89 @@
+"""One pass over a job of `kubeflow.org/v1`. All seven kinds share it; what differs between them is in
+`api.v1jobs.frameworks`, `variables`, `mpi` and `outcome`.
+
+The outcome is stored in a pass without other writes; later passes delete Pods as `cleanPodPolicy` says. A failed Pod
+that will be replaced is counted and named in the status first, and deleted in a later pass, so that no crash and no
+stale view lets a restart count twice or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from trainmaster.api.meta import Object
+from trainmaster.api.resources import PODS, SERVICES
+from trainmaster.api.v1jobs.frameworks import JOB_NAME, OPERATOR_NAME
+from trainmaster.client.view import View
+from trainmaster.client.writes import Create, WriteRefusal
+from trainmaster.controllers.v1jobs.claims import V1Children
+from trainmaster.controllers.v1jobs.mpi import OBJECT_KINDS
+from trainmaster.controllers.v1jobs.passes import V1Pass
+from trainmaster.controllers.waiting import Waiting
+from trainmaster.engine.controller import Controller
+from trainmaster.engine.plan import NOTHING, Plan
+from trainmaster.engine.request import Request
+from trainmaster.engine.source import ChangeSource, Mapper, map_to_owner, map_to_self
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, V1Job
+from trainmaster.kit.timeline import Now
+
+
+def reconcile(
+    model: type[V1Job], view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+) -> Plan:
+    raw = view.find(model.gvr, request.namespace, request.name)
+    if raw is None:
+        return NOTHING
+    job = model(raw)
+    if job.is_deleting or not job.is_managed_here:
+        return NOTHING
+    one = V1Pass(job, V1Children(view, job), now)
+    if job.is_finished:
+        one.clean_up()
+    elif refusals:
+        one.wait(_explain(refusals[0]))
+    elif job.is_suspended:
+        one.suspend()
+    else:
+        one.run()
+    return one.draft.build_plan()
+
+
+def _explain(refusal: WriteRefusal) -> Waiting:
+    if isinstance(refusal.write, Create):
+        return Waiting("FailedCreate", f"Error creating: {refusal.error.message}")
+    return Waiting("Refused", refusal.error.message)
+
+
+def build_child_mapper(model: type[V1Job]) -> Mapper:
+    """The job that controls an object. For an orphan, the job that its labels name, which may adopt it."""
+    map_owner = map_to_owner(model.framework.kind)
+
+    def map_child(view: View, obj: Object) -> Iterable[Request]:
+        one = ObjectModel(obj)
+        if one.controller is not None:
+            return map_owner(view, obj)
+        if one.labels.get(OPERATOR_NAME) != model.framework.controller or JOB_NAME not in one.labels:
+            return ()
+        return (Request(one.namespace, one.labels[JOB_NAME]),)
+
+    return map_child
+
+
+def build_controller(model: type[V1Job]) -> Controller:
+    map_child = build_child_mapper(model)
+    children = (PODS, *(OBJECT_KINDS if model is MPIJob else (SERVICES,)))
+    return Controller(
+        name=model.framework.singular,
+        kind=model.gvr,
+        reconcile=partial(reconcile, model),
+        reporter=model.framework.controller,
+        sources=(
+            ChangeSource(model.gvr, map_to_self),
+            *(ChangeSource(gvr, map_child) for gvr in children),
+        ),
+    )
+
+
+CONTROLLERS = tuple(build_controller(model) for model in MODELS)
