@@ -56,22 +56,19 @@ def _respell_message(fields: dict[str, GoField], old: Object, new: Object) -> Ob
 
 
 def _respell_value(field: GoField, old: Any, new: Any) -> Any:
+    """Of two values that are not equal."""
     if field.occurs == "list" and type(old) is list and type(new) is list:
         pairs = zip(old, new, strict=False)
-        return [_respell_one(field.kind, before, value) for before, value in pairs] + old[len(new) :]
+        return [a if a == b else _respell_one(field.kind, a, b) for a, b in pairs] + old[len(new) :]
     if field.occurs == "map" and type(old) is dict and type(new) is dict:
         return {name: _respell_one(field.kind, value, new.get(name)) for name, value in old.items()}
     return _respell_one(field.kind, old, new)
 
 
 def _respell_one(kind: str, old: Any, new: Any) -> Any:
-    if old == new:
-        return old
     if kind[0] == "@" and type(old) is dict and type(new) is dict:
         return _respell_message(get_named_fields(kind[1:]), old, new)
-    if kind == "quantity" and _is_same_quantity(old, new):
-        return new
-    return old
+    return new if kind == "quantity" and _is_same_quantity(old, new) else old
 
 
 def _is_same_quantity(one: Any, other: Any) -> bool:

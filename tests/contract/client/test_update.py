@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from tests.contract.client.objects import (
@@ -31,6 +33,23 @@ async def test_an_update_replaces_the_object_and_keeps_its_identity(stage: Stage
     for name in ("uid", "creationTimestamp", "namespace"):
         assert new["metadata"][name] == old["metadata"][name]
     assert int(new["metadata"]["resourceVersion"]) > int(old["metadata"]["resourceVersion"])
+
+
+async def test_another_spelling_of_an_immutable_field_is_no_change(stage: Stage) -> None:
+    """Go clients leave out empty texts and values that are false or zero."""
+    job = make_job()
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container |= {"env": [{"name": "A", "value": ""}], "stdin": False, "resources": {"limits": {"cpu": "1000m"}}}
+    old = await stage.client.create(JOBS, job, stage.namespace)
+    given = copy.deepcopy(old)
+    read = given["spec"]["template"]["spec"]["containers"][0]
+    read |= {"env": [{"name": "A"}], "resources": {"limits": {"cpu": "1"}}}
+    read.pop("stdin", None)
+    new = await stage.client.update(JOBS, given, stage.namespace)
+    assert new["metadata"]["generation"] == old["metadata"]["generation"]
+    read["env"] = [{"name": "A", "value": "x"}]
+    del given["metadata"]["resourceVersion"]
+    assert (await refusal(stage.client.update(JOBS, given, stage.namespace)))["code"] == 422
 
 
 async def test_an_update_of_a_missing_object_is_not_found(stage: Stage) -> None:
