@@ -42,8 +42,16 @@ def test_no_client_holds_a_larger_revision_than_a_restored_server(person: Person
     person.must("down")
     refused = person.trainmaster("restore", str(tmp_path / "copy.db"))
     assert refused.code == 1 and "default/late-node-0-0-" in refused.err
+    kept = person.must("restore", str(tmp_path / "copy.db"), "--keep-running")
+    assert "kept the jobs of 1 running Pod not in the backup: default/late-node-0-0-" in kept
+    person.must("up", "--detach")
+    person.must("wait", "late", "--for", "running")
+    (pod,) = json.loads(person.kubectl("get", "pods", "-o", "json"))["items"]
+    assert f"default/{pod['metadata']['name']}" in kept and pod["status"]["phase"] == "Running"
+    assert "later" not in person.kubectl("get", "configmaps", "-o", "name")
+    person.must("down")
     said = person.must("restore", str(tmp_path / "copy.db"), "--yes")
-    assert f"what was there before lies in {person.home}/store.replaced-1" in said
+    assert f"what was there before lies in {person.home}/store.replaced-2" in said
     person.must("up", "--detach")
     listed = json.loads(person.kubectl("get", "--raw", "/api/v1/configmaps"))
     assert int(listed["metadata"]["resourceVersion"]) > int(newest)

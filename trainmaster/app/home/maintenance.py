@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
+from collections.abc import Collection
 from pathlib import Path
 
-import orjson
-
 from trainmaster.api.resources import PODS
+from trainmaster.apiserver import stored
+from trainmaster.app.home.carry_over import carry_over
 from trainmaster.app.home.control import ControlError, ControlMessage, ask
 from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
-from trainmaster.history.restores import forget_restore, note_restore
+from trainmaster.history.restores import note_restore
 from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.node.shims.pod_directory import list_live, read_found
 from trainmaster.shim.protocol import Paths
@@ -27,6 +29,8 @@ from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 
+DRAFT = "store.restoring"
+"""The store that a restore builds before it replaces the current one."""
 _BACKUP_SECONDS = 3600.0
 
 
@@ -64,35 +68,45 @@ async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMe
         return {"error": "the server is stopping: try again when it has ended"}
 
 
-def list_ending(home: Home, path: Path) -> list[str]:
-    """The running Pods that a backup does not contain, as namespace/name: the next server would end them."""
+def list_ending(home: Home, path: Path) -> dict[str, str]:
+    """The running Pods that a backup does not contain, as uid -> namespace/name: the next server would end them."""
     if (running := home.find_running()) is not None:
         raise AlreadyRunning(running)
     try:
-        kept = {orjson.loads(value)["metadata"]["uid"] for value in copies.read_bucket(path, PODS.collection)}
+        kept = {stored.peek_uid(value) for value in copies.read_bucket(path, PODS.collection)}
     except StoreError as error:
         raise HomeError(str(error)) from error
     found = (read_found(Paths(f"{home.pods}/{uid}"), alive=True) for uid in list_live(home.pods) if uid not in kept)
-    return sorted(f"{one.pod.namespace}/{one.pod.name}" if one.pod else one.uid for one in found)
+    return {one.uid: f"{one.pod.namespace}/{one.pod.name}" if one.pod else one.uid for one in found}
 
 
-def restore(home: Home, path: Path) -> tuple[int, Path | None]:
-    """Replaces the store with a backup; returns the first revision, and the path of the previous store."""
+def restore(home: Home, path: Path, keep: Collection[str] = ()) -> tuple[int, Path | None]:
+    """Replaces the store with a backup; returns the first revision, and the path of the previous store. `keep`: uids of
+    running Pods whose jobs are kept as they are. HomeError, and nothing has changed, if that fails."""
     with home.hold(_this_process(home)):
+        draft = home.root / DRAFT
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(mode=0o700)
+            revision = copies.restore(path, draft, above=copies.find_newest_revision(home.store) or 0)
+            if keep:
+                asyncio.run(_carry_over(home.store, draft, keep))
+        except (StoreError, OSError) as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise HomeError(str(error)) from error
         note_restore(home.history, format_time(SystemClock().now()), path.name)
         aside = _set_aside(home)
-        try:
-            home.store.mkdir(mode=0o700, exist_ok=True)
-            seen = copies.find_newest_revision(aside) if aside is not None else None
-            return copies.restore(path, home.store, above=seen or 0), aside
-        except (StoreError, OSError) as error:
-            if aside is not None:
-                for left in home.store.iterdir():
-                    left.unlink()
-                home.store.rmdir()
-                aside.rename(home.store)
-            forget_restore(home.history)
-            raise HomeError(str(error)) from error
+        if home.store.exists():
+            home.store.rmdir()
+        draft.rename(home.store)
+        return revision, aside
+
+
+async def _carry_over(current: Path, draft: Path, pods: Collection[str]) -> None:
+    clock = SystemClock()
+    async with SqliteStore.open(current, clock) as old, SqliteStore.open(draft, clock) as new:
+        carry_over(old, new, pods)
+        await new.durable(new.revision)
 
 
 def _set_aside(home: Home) -> Path | None:

@@ -4,7 +4,8 @@ The whole backup is checked first, and the previous store is kept under another 
 old ones, so that clients list again and do not mistake an old state for a new one.
 
 Running Pods that the backup contains continue. The next server ends those that it does not contain; the command names
-them and asks first, and without a terminal it needs --yes.
+them and asks first, and without a terminal it needs --yes. With --keep-running, their jobs are kept as they are now, or
+nothing is changed if that is not possible.
 
 Exit codes: 0 success, 1 refused, or the file is no backup, 5 a server is running.
 """
@@ -12,6 +13,7 @@ Exit codes: 0 success, 1 refused, or the file is no backup, 5 a server is runnin
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainmaster.app.home import maintenance
@@ -26,20 +28,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
     parser.add_argument("file", metavar="FILE", help="a file that `trainmaster backup` wrote")
 
-    parser.add_argument("--yes", action="store_true", help="do not ask whether running Pods may be ended")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--keep-running", action="store_true", help="keep jobs with running Pods that are not in the backup"
+    )
+    group.add_argument("--yes", action="store_true", help="do not ask whether running Pods may be ended")
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     home, path = context.home(options), Path(options.file).expanduser().absolute()
-    if ending := maintenance.list_ending(home, path):
-        more = f" and {len(ending) - _MOST_NAMES} more" if len(ending) > _MOST_NAMES else ""
-        pods = "1 running Pod" if len(ending) == 1 else f"{len(ending)} running Pods"
-        context.note(f"the next server ends {pods} not in the backup: {', '.join(ending[:_MOST_NAMES])}{more}")
-        context.note("to let them finish first: `trainmaster up --detach`, then `trainmaster wait JOB --for finished`")
+    running = maintenance.list_ending(home, path)
+    if running and not options.keep_running:
+        context.note(f"the next server ends {_name_pods(running)}; --keep-running keeps their jobs as they are")
         if not confirm(context, "restore, and end them?", yes=options.yes):
             return exits.FAILED
-    revision, aside = maintenance.restore(home, path)
+    revision, aside = maintenance.restore(home, path, running if options.keep_running else ())
+    if running and options.keep_running:
+        context.say(f"kept the jobs of {_name_pods(running)}")
     context.say(f"restored {home.root} from {options.file} (continues at revision {revision})")
     if aside is not None:
         context.say(f"what was there before lies in {aside}: delete it when you no longer need it")
     return exits.OK
+
+
+def _name_pods(running: Mapping[str, str]) -> str:
+    names = sorted(running.values())
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    pods = "1 running Pod" if len(names) == 1 else f"{len(names)} running Pods"
+    return f"{pods} not in the backup: {', '.join(names[:_MOST_NAMES])}{more}"

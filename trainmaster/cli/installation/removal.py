@@ -79,7 +79,9 @@ def make_plan(home: Home, *, everything: bool = False) -> RemovalPlan:
     ]
     if ASIDE in present:
         parts.append(RemovalPart(ASIDE, "what an earlier purge did not finish", _measure(home.root / ASIDE), True))
-    known = {*STATE, *YOURS, ASIDE}
+    earlier = sorted(name for name in present if name.startswith("store."))
+    parts += [RemovalPart(name, "all objects before a restore", _measure(home.root / name), True) for name in earlier]
+    known = {*STATE, *YOURS, ASIDE, *earlier}
     foreign = sorted(name for name in present - known if not name.startswith(".lock"))
     return RemovalPlan(tuple(parts), tuple(foreign))
 

@@ -61,10 +61,10 @@ def running_shims(home: Home, pods: dict[str, str]) -> Iterator[None]:
         os.waitpid(child, 0)
 
 
-def write(home: Home, name: str, bucket: str = "things", value: bytes = b"{}") -> int:
+def write(home: Home, name: str, bucket: str = "things", uid: str = "u") -> int:
     async def main() -> int:
         async with SqliteStore.open(home.store, SystemClock()) as store:
-            return store.put(bucket, name, value).revision
+            return store.put(bucket, name, f'{{"metadata":{{"uid":"{uid}"}}}}'.encode()).revision
 
     return asyncio.run(main())
 
@@ -133,13 +133,13 @@ def test_a_file_that_is_no_backup_changes_nothing(home: Home, tmp_path: Path, co
 
 def test_running_pods_that_are_not_in_the_backup_are_named(home: Home, tmp_path: Path) -> None:
     with running_shims(home, {"u-1": "in-both", "u-2": "late"}):
-        write(home, "default/in-both", "pods", b'{"metadata": {"uid": "u-1"}}')
-        write(home, "default/gone", "pods", b'{"metadata": {"uid": "u-3"}}')
+        write(home, "default/in-both", "pods", "u-1")
+        write(home, "default/gone", "pods", "u-3")
         backup(home, tmp_path / "copy.db")
-        assert list_ending(home, tmp_path / "copy.db") == ["default/late"]
+        assert list_ending(home, tmp_path / "copy.db") == {"u-2": "default/late"}
         with pytest.raises(HomeError, match="does not exist"):
             list_ending(home, tmp_path / "none.db")
-    assert list_ending(home, tmp_path / "copy.db") == [], "nothing runs any more"
+    assert list_ending(home, tmp_path / "copy.db") == {}, "nothing runs any more"
 
 
 def test_restore_asks_before_it_ends_pods(home: Home, tmp_path: Path) -> None:
@@ -155,8 +155,11 @@ def test_restore_asks_before_it_ends_pods(home: Home, tmp_path: Path) -> None:
     with running_shims(home, {"u-1": "late"}):
         code, said = type_in(io.StringIO())
         assert code == exits.FAILED
-        assert "the next server ends 1 running Pod not in the backup: default/late" in said
+        assert "the next server ends 1 running Pod not in the backup: default/late; --keep-running keeps" in said
         assert "add --yes" in said
+        code, said = type_in(io.StringIO(), "--keep-running")
+        assert code == exits.FAILED and "cannot be kept: the store no longer has u-1" in said
+        assert [path.name for path in home.root.iterdir() if path.name.startswith("store.")] == []
         assert type_in(TypedInput("no\n"))[0] == exits.FAILED
         assert names(home)[0] == ["kept", "later"]
         assert type_in(TypedInput("yes\n"))[0] == exits.OK

@@ -62,6 +62,13 @@ def test_a_home_goes_and_what_is_the_owners_stays(owner: Owner) -> None:
     assert "is not a home" in owner.err
 
 
+def test_what_a_restore_replaced_goes_too(owner: Owner) -> None:
+    (owner.root / "store.replaced-1").mkdir()
+    assert owner("--yes") == exits.OK
+    assert owner.list() == {"config.toml", *YOURS}
+    assert "all objects before a restore" in owner.out
+
+
 def test_everything_means_the_folder_too(owner: Owner) -> None:
     assert owner("--everything", "--yes") == exits.OK
     assert not owner.root.exists()
