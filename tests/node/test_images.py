@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -72,6 +73,17 @@ def test_pip_inside_a_pod_writes_into_its_own_environment_and_nowhere_else(tmp_p
     assert lines[2].startswith(f"{own}/lib/"), "also from a shell that remembers the other interpreter"
     assert lines[3:] == ["2.0", "gone"]
     assert list_installed(sys.prefix) == []
+
+
+@pytest.mark.skipif(shutil.which("nslookup") is not None, reason="the machine's own is used")
+def test_a_name_can_be_looked_up_without_the_tools_of_dns(tmp_path: Path) -> None:
+    programs = layers.make_programs(tmp_path, sys.prefix)
+    found = subprocess.run([f"{programs}/nslookup", "localhost"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0
+    assert "localhost" in found.stdout
+    missing = subprocess.run([f"{programs}/nslookup", "nosuch.invalid"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1
+    assert "nosuch.invalid" in missing.stderr
 
 
 def test_what_one_pod_installs_no_other_sees(tmp_path: Path) -> None:

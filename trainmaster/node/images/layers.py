@@ -128,10 +128,25 @@ def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[s
     os.rename(temporary, f"{directory}/pyvenv.cfg")
 
 
+_NSLOOKUP = """#!/bin/sh
+# Names of Services are lines in /etc/hosts. A name of a Pod that has just started may take a moment to appear.
+tries=0
+until getent hosts "$1"; do
+  tries=$((tries + 1))
+  if [ "$tries" -ge 50 ]; then
+    echo "** server can't find $1: NXDOMAIN" >&2
+    exit 1
+  fi
+  sleep 0.02
+done
+"""
+"""Init containers wait with it for the name of another Pod; minimal machines do not have it."""
+
+
 def make_programs(root: Path, prefix: str) -> str:
     """Copies of the environment's scripts that use the interpreter in PATH. Created again when programs change."""
     source = Path(prefix, "bin")
-    stamp = f"{prefix}\0{source.stat().st_mtime_ns}"
+    stamp = f"{prefix}\0{source.stat().st_mtime_ns}\0{_NSLOOKUP}"
     target = root / "programs" / hashlib.sha256(stamp.encode()).hexdigest()[:16]
     if target.is_dir():
         return str(target)
@@ -147,6 +162,9 @@ def make_programs(root: Path, prefix: str) -> str:
     for name in ("pip", "pip3"):
         (fresh / name).write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
         (fresh / name).chmod(0o755)
+    if shutil.which("nslookup") is None:
+        (fresh / "nslookup").write_text(_NSLOOKUP)
+        (fresh / "nslookup").chmod(0o755)
     if (source / "uv").exists():
         # It installs into VIRTUAL_ENV, which must exist first.
         (fresh / "uv").write_text(f'#!/bin/sh\npython3 -m pip --version >/dev/null\nexec {source}/uv "$@"\n')
