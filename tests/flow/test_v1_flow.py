@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.plant import Plant, Script, ScriptedNode, running_plant
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import EVENTS, PODS, SERVICES
+from trainmaster.api.resources import EVENTS, NODES, PODS, SERVICES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH, TENSORFLOW, XGBOOST, V1Framework
 from trainmaster.client.contract import DeleteOptions, PatchType
@@ -282,6 +282,27 @@ def test_two_kinds_of_one_name_do_not_collide_silently() -> None:
         await plant.wait_for(TENSORFLOW.gvr, "a", has("Running"))
 
     flow(body, lambda pod, run: -1)
+
+
+def test_a_job_starts_with_all_its_pods_or_waits_as_a_whole() -> None:
+    async def body(plant: Plant) -> None:
+        room = {"status": {"allocatable": {"cpu": "3", "memory": "64Gi", "pods": "500"}}}
+        await plant.client.patch(NODES, "local", PatchType.MERGE, room, subresource="status")
+        for name in ("a", "b"):
+            job = make_job(PYTORCH, {"Master": 1, "Worker": 1}, runPolicy={"cleanPodPolicy": "All"})
+            job["metadata"]["name"] = name
+            for replica in job["spec"]["pytorchReplicaSpecs"].values():
+                replica["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+            await plant.apply((PYTORCH.gvr, job))
+        waiting = await plant.wait_for(PYTORCH.gvr, "b", lambda job: "waiting" in (job.get("status") or {}))
+        assert waiting["status"]["waiting"]["reason"] == "Queued"
+        assert "waiting for 2 CPUs: 1 of 3 free" in waiting["status"]["waiting"]["message"]
+        bound = [pod["metadata"]["name"] for pod in await plant.list_all(PODS) if pod["spec"].get("nodeName")]
+        assert bound == ["a-master-0", "a-worker-0"], "one CPU is free, and b takes no part of it"
+        done = await plant.wait_for(PYTORCH.gvr, "b", has("Succeeded"))
+        assert "waiting" not in done["status"]
+
+    flow(body)
 
 
 def test_a_refused_pod_is_said_in_the_status() -> None:

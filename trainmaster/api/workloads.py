@@ -19,6 +19,7 @@ from trainmaster.api.labels import JOBSET_UID, OWNER, SUBMITTER
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.api.v1jobs.frameworks import API_VERSION
 
 TRAIN_JOB, JOB_SET, JOB, POD = "TrainJob", "JobSet", "Job", "Pod"
 
@@ -102,5 +103,14 @@ def read_gang(pod: Mapping[str, Any]) -> str:
     return build_gang(str(meta.get("namespace", "")), str(uid)) if uid else ""
 
 
-def build_gang(namespace: str, jobset: str) -> str:
-    return f"{namespace}/{jobset}"
+def read_v1_gang(pod: Mapping[str, Any]) -> str:
+    """The same for a Pod that a v1 job controls, which is its own gang."""
+    meta = pod["metadata"]
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("apiVersion") == API_VERSION:
+            return build_gang(str(meta.get("namespace", "")), str(owner.get("uid", "")))
+    return ""
+
+
+def build_gang(namespace: str, uid: str) -> str:
+    return f"{namespace}/{uid}"

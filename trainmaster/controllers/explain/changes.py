@@ -111,7 +111,7 @@ class WhatIf:
     def list_releases(self) -> list[str]:
         """Running gangs (namespace/name) of which a single one has to end for the job to start."""
         found = []
-        holders = [gang.label for gang in read_ledger(self._world).list_holders() if gang.names_jobset]
+        holders = [gang.label for gang in read_ledger(self._world).list_holders() if gang.names_job]
         for label in holders[:_MOST_TRIED]:
             namespace, _, name = label.partition("/")
             if (namespace, name) != (self.namespace, self.name) and self._starts(_dropping(namespace, name)):

@@ -34,7 +34,7 @@ from trainmaster.api.resources import (
 )
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
-from trainmaster.controllers.scheduler.ledger import SchedulingLedger
+from trainmaster.controllers.scheduler.ledger import V1_MODELS, SchedulingLedger
 from trainmaster.controllers.scheduler.node_room import NodeRoom, make_room
 from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict
 from trainmaster.controllers.scheduler.reconciler import BIND, NODE, reconcile
@@ -51,7 +51,7 @@ HYPOTHETICAL_UID = "supposed"
 """The uid of a hypothetical JobSet, or of a hypothetical Pod without one."""
 HYPOTHETICAL_VERSION = "0"
 """The resource version of hypothetical Pods."""
-_LISTED = (PODS, JOB_SETS, JOBS, NODES)
+_LISTED = (PODS, JOB_SETS, *V1_MODELS, JOBS, NODES)
 _MOST_PASSES = 10_000
 """A safeguard against a scheduler that never finishes; normally each pass binds at least one Pod."""
 

@@ -1,7 +1,7 @@
-"""Tracks which gangs hold the node's resources and which are waiting: a summary of all Pods and JobSets in the view.
+"""Tracks which gangs hold the node's resources and which are waiting: a summary of all Pods and their jobs in the view.
 
 Built only from objects, so it is the same after a crash. The cost of a change of a Pod does not depend on the number of
-Pods. The Pods of a JobSet form a gang; any other Pod is a gang of its own.
+Pods. The Pods of a JobSet or of a v1 job form a gang; any other Pod is a gang of its own.
 
 A gang is admitted once a Pod of its current attempt is bound. From then on it holds the peak of what it may still need,
 not only what its Pods use now, so that resources are available for a later stage and for Pods that a crash left
@@ -27,12 +27,15 @@ from trainmaster.api.pods.phases import OVER
 from trainmaster.api.pods.requests import Amounts, add, add_into, compute_maxima, count_requests
 from trainmaster.api.reading import read_status
 from trainmaster.api.resources import JOB_SETS, PODS
-from trainmaster.api.workloads import build_gang, read_gang
-from trainmaster.controllers.scheduler.shapes import GangShape, get_peak, read_shape
+from trainmaster.api.v1jobs.frameworks import REPLICA_TYPE
+from trainmaster.api.workloads import build_gang, read_gang, read_v1_gang
+from trainmaster.controllers.scheduler.shapes import GangShape, get_peak, read_shape, read_v1_shape
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.v1jobs import MODELS
 
 K = TypeVar("K")
+V1_MODELS = {model.gvr: model for model in MODELS}
 SCHEDULER = "default-scheduler"
 ALONE = (0, "")
 """The part of a Pod that is a gang of its own."""
@@ -59,7 +62,7 @@ class LedgerEntry:
     uid: str
     gang: str
     part: tuple[int, str]
-    """(attempt, role); (0, "") for a Pod without a JobSet."""
+    """(attempt, role); (0, "") for a Pod that is a gang of its own."""
     amounts: Amounts
     stage: PodStage
     devices: tuple[str, ...]
@@ -99,10 +102,10 @@ class GangPart:
 class Gang:
     id: str
     label: str
-    """namespace/name of the JobSet, or of the Pod."""
+    """namespace/name of the job, or of the Pod."""
     number: int
     shape: GangShape | None = None
-    names_jobset: bool = False
+    names_job: bool = False
     parts: dict[tuple[int, str], GangPart] = field(default_factory=dict)
     waits: Amounts = field(default_factory=dict)
     """The sum of its waiting Pods in the current attempt."""
@@ -123,7 +126,7 @@ class Gang:
 
     @property
     def is_alone(self) -> bool:
-        return not self.names_jobset
+        return not self.names_job
 
     def list_parts(self) -> Iterator[tuple[str, GangPart]]:
         """The parts of the current attempt, by role."""
@@ -189,12 +192,12 @@ class Gang:
 
 
 class SchedulingLedger:
-    gvrs: ClassVar[tuple[GVR, ...]] = (JOB_SETS, PODS)
+    gvrs: ClassVar[tuple[GVR, ...]] = (JOB_SETS, *V1_MODELS, PODS)
 
     def __init__(self) -> None:
         self._entries: dict[Place, LedgerEntry] = {}
-        self._uids: dict[Place, str] = {}
-        """Uids of JobSets."""
+        self._uids: dict[tuple[GVR, Place], str] = {}
+        """Uids of JobSets and v1 jobs."""
         self._numbers = 0
         self._unsettled: dict[str, Gang] = {}
         self.gangs: dict[str, Gang] = {}
@@ -234,7 +237,7 @@ class SchedulingLedger:
         if gvr == PODS:
             self._put_pod(obj)
         else:
-            self._put_jobset(obj)
+            self._put_job(gvr, obj)
 
     def drop(self, gvr: GVR, namespace: str, name: str) -> None:
         if gvr == PODS:
@@ -243,24 +246,25 @@ class SchedulingLedger:
                 gang = self._take_out(entry)
                 self._touch(gang)
             return
-        uid = self._uids.pop((namespace, name), None)
+        uid = self._uids.pop((gvr, (namespace, name)), None)
         found = self.gangs.get(build_gang(namespace, uid or ""))
         if found is not None:
             found.shape = None
             self._recount(found)
             self._touch(found)
 
-    def _put_jobset(self, obj: Object) -> None:
+    def _put_job(self, gvr: GVR, obj: Object) -> None:
         meta = obj["metadata"]
         place = (meta.get("namespace", ""), meta["name"])
-        known = self._uids.get(place)
+        known = self._uids.get((gvr, place))
         if known is not None and known != meta["uid"]:
-            self.drop(JOB_SETS, *place)
-        self._uids[place] = meta["uid"]
+            self.drop(gvr, *place)
+        self._uids[gvr, place] = meta["uid"]
         gang = self._get_gang(build_gang(place[0], meta["uid"]), f"{place[0]}/{place[1]}")
-        gang.names_jobset = True
+        gang.names_job = True
         attempt = gang.attempt
-        gang.shape = read_shape(JobSet(obj), gang.shape)
+        model = V1_MODELS.get(gvr)
+        gang.shape = read_shape(JobSet(obj), gang.shape) if model is None else read_v1_shape(model(obj), gang.shape)
         if gang.attempt != attempt:
             self._recount(gang)
         self._touch(gang)
@@ -292,7 +296,7 @@ class SchedulingLedger:
     def _take_in(self, entry: LedgerEntry) -> Gang:
         gang = self._get_gang(entry.gang, f"{entry.place[0]}/{entry.place[1]}")
         if entry.gang != entry.uid:
-            gang.names_jobset = True
+            gang.names_job = True
         part = gang.parts.setdefault(entry.part, GangPart())
         if entry.stage is PodStage.DONE:
             part.done += 1
@@ -436,8 +440,8 @@ def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
     """None if the Pod uses nothing and is not waiting here. `known`: the previous entry of the Pod."""
     pod = Pod(raw)
     meta, spec = pod.meta, pod.spec
-    jobset = read_gang(raw)
-    stage = _find_stage(pod, is_ganged=bool(jobset))
+    gang, part = _find_gang(pod)
+    stage = _find_stage(pod, is_ganged=bool(gang))
     if stage is None:
         return None
     is_same = known is not None and known.uid == meta["uid"]
@@ -446,8 +450,8 @@ def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
     return LedgerEntry(
         place=(meta["namespace"], meta["name"]),
         uid=meta["uid"],
-        gang=jobset or meta["uid"],
-        part=(pod.attempt, pod.step) if jobset else ALONE,
+        gang=gang or meta["uid"],
+        part=part,
         amounts=known.amounts if is_same and known is not None else count_requests(spec),
         stage=stage,
         devices=tuple(list_leased(raw)) if stage is PodStage.BOUND else (),
@@ -459,6 +463,16 @@ def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
         labels=meta.get("labels"),
         annotations=meta.get("annotations"),
     )
+
+
+def _find_gang(pod: Pod) -> tuple[str, tuple[int, str]]:
+    """The gang of a Pod and its part in it; ("", ALONE) for a Pod that is a gang of its own."""
+    gang = read_gang(pod.raw)
+    if gang:
+        return gang, (pod.attempt, pod.step)
+    gang = read_v1_gang(pod.raw)
+    # A v1 job replaces single Pods and is never restarted as a whole.
+    return (gang, (0, pod.labels.get(REPLICA_TYPE, ""))) if gang else ("", ALONE)
 
 
 def _find_stage(pod: Pod, *, is_ganged: bool) -> PodStage | None:

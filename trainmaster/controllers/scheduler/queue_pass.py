@@ -224,8 +224,8 @@ class SchedulingPass:
 
 def _find_unready(gang: Gang) -> SchedulingVerdict | None:
     """The verdict on a gang that is not considered yet."""
-    if gang.names_jobset and gang.shape is None:
-        text = "the JobSet that the Pod names in its labels does not exist"
+    if gang.names_job and gang.shape is None:
+        text = "the job that the Pod names as its own does not exist"
         obstacle = Obstacle(text, f"0/1 nodes are available: {text}.", is_jobs=True)
         return SchedulingVerdict(gang, VerdictKind.STUCK, obstacle.message, (obstacle,))
     if any(part.gated for part in _list_waiting_parts(gang)):

@@ -26,7 +26,7 @@ from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, NAMESPACES, NODES, 
 from trainmaster.api.tenancy import is_tenant
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch, WriteRefusal
-from trainmaster.controllers.scheduler.ledger import SCHEDULER, Gang, LedgerEntry, SchedulingLedger
+from trainmaster.controllers.scheduler.ledger import SCHEDULER, V1_MODELS, Gang, LedgerEntry, SchedulingLedger
 from trainmaster.controllers.scheduler.node_room import make_room
 from trainmaster.controllers.scheduler.placement import list_unmet
 from trainmaster.controllers.scheduler.queue_pass import (
@@ -245,6 +245,7 @@ CONTROLLER = Controller(
         ChangeSource(PODS, map_pod),
         ChangeSource(PODS, map_to_report, wait_for_more),
         ChangeSource(JOB_SETS, map_any),
+        *(ChangeSource(gvr, map_any) for gvr in V1_MODELS),
         ChangeSource(NODES, map_node),
         ChangeSource(CONFIG_MAPS, map_policy),
     ),

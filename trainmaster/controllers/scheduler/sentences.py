@@ -48,7 +48,7 @@ def _describe_stuck(verdict: SchedulingVerdict, room: NodeRoom, apart: str) -> s
     if len(texts) == 1:
         change = found[0].change if not apart else None
         return f"{texts[0]}; `{change.how}` changes that" if change is not None and change.patch else texts[0]
-    who = "the job" if verdict.gang.names_jobset else "it"
+    who = "the job" if verdict.gang.names_job else "it"
     parts = "; ".join(f"({number}) {text}" for number, text in enumerate(texts, 1))
     return f"{who} cannot start for {len(texts)} reasons: {parts}"
 
@@ -87,8 +87,8 @@ def _describe_impossible(verdict: SchedulingVerdict, room: NodeRoom) -> Obstacle
         asked, there = name_amount(name, verdict.need.get(name, 0)), room.count(name)
         texts.append(f"{asked}, node {room.node} has {render_amount(name, there) if there else 'none'}")
         steps.append(f"ask for at most {name_amount(name, there)} in total" if there else f"leave out {name}")
-    who = "the job asks" if verdict.gang.names_jobset else "it asks"
-    advice = "ask for less, or use fewer nodes" if verdict.gang.names_jobset else "ask for less"
+    who = "the job asks" if verdict.gang.names_job else "it asks"
+    advice = "ask for less, or use fewer nodes" if verdict.gang.names_job else "ask for less"
     if not any(map(room.count, verdict.lacking)):
         advice = "leave them out, or run it on another machine"
     return Obstacle(f"{who} for {'; '.join(texts)}: {advice}", advice=", ".join(steps), is_jobs=True)

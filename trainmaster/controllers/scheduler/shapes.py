@@ -15,6 +15,7 @@ from trainmaster.api.pods.requests import Amounts, add_into, compute_maxima, cou
 from trainmaster.api.reading import list_items, read_fields, read_text
 from trainmaster.controllers.waiting import PASSING, find_annotated
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.v1jobs import V1Job
 
 _MANY = 10
 """With more roles than this, all of them are assumed to run at the same time, because there would be too many sets."""
@@ -86,6 +87,40 @@ def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
         roles=roles,
         complete=frozenset(role.name for role in roles if role.replicas and succeeded.get(role.name) == role.replicas),
     )
+
+
+def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
+    """The same for a v1 job: its replica types are the roles, and all of them start together."""
+    generation = int(job.meta.get("generation", 0))
+    is_same = before is not None and (before.uid, before.generation) == (job.uid, generation) and generation > 0
+    roles = before.roles if is_same and before is not None else tuple(_read_v1_roles(job))
+    started = str(job.status.get("startTime") or "")
+    return GangShape(
+        uid=job.uid,
+        namespace=job.namespace,
+        name=job.name,
+        generation=generation,
+        attempt=0,
+        is_open=not job.is_finished and not job.is_suspended and not job.is_deleting,
+        is_blocked=bool(job.waiting) and job.waiting_reason not in PASSING,
+        since=max(job.created_at, started),
+        priority=max((int(one.pod_spec.get("priority") or 0) for one in job.replicas.values()), default=0),
+        roles=roles,
+        complete=frozenset(),
+    )
+
+
+def _read_v1_roles(job: V1Job) -> Iterator[GangRole]:
+    for replica in job.replicas.values():
+        yield GangRole(
+            name=replica.word,
+            replicas=1,
+            width=replica.count,
+            total=replica.count,
+            amounts=count_requests(replica.pod_spec),
+            starts_first=True,
+            after=frozenset(),
+        )
 
 
 def _is_blocked(jobset: JobSet) -> bool:
