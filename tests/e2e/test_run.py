@@ -206,7 +206,7 @@ def test_a_broken_script_says_which_rank_failed_where_and_how_to_go_on(runner: R
         assert terminal.end() == 1
         text = terminal.text
     assert re.search(r"broken-\w+ failed \(\d+s\): rank 1 ended with exit code 1", text)
-    assert "at broken.py:5 in advance: ValueError: the gradients are not numbers" in text
+    assert "ValueError: the gradients are not numbers, at broken.py:5 in advance" in text
     assert re.search(r"trainmaster logs broken-\w+ --rank 1", text)
     assert re.search(r"trainmaster describe broken-\w+", text)
 

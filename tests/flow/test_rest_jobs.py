@@ -178,6 +178,7 @@ def test_a_failure_is_told_with_its_verdict(tmp_path: Path) -> None:
         found = await wait_for(plant, ann, job, "Failed")
         assert found["verdict"]["exit_code"] == 3
         assert "ValueError" in found["verdict"]["last_words"]
+        assert found["verdict"]["error"].startswith("ValueError: ")
         assert found["restarts"] == found["max_restarts"] == 6
         assert {one["state"] for one in found["workers"]} <= {"Failed"}
 

@@ -1,8 +1,8 @@
 """Builds the record of a container's exit: exit code, signal and termination message.
 
 The message is the end of the termination message file or, if that is empty, the program failed and the Pod asks for it,
-the end of the log. The limits are the kubelet's. Output of torchrun after a worker failed (its own traceback and a
-table) is left out, because it would fill the whole message.
+the end of the log, with the kubelet's limits. If the end does not show why the program failed, because a launcher or
+other ranks print a lot after it or a traceback is long, it is the part that does (`output.cause`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 
 from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE
+from trainmaster.shim.output.cause import shorten_output
 from trainmaster.shim.protocol import ContainerSpec, Exited, Paths
 
 MAX_MESSAGE = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
-_WINDOW = 2 * (MAX_LINE + HEAD_BYTES) + MAX_LOG_BYTES
-"""How much of the end of the log is read: enough even if its entries have the maximum length."""
+_WINDOW = 4 * (MAX_LINE + HEAD_BYTES)
+"""How much of the end of the log is read: enough even if its entries have the maximum length, and for what other ranks
+and launchers print after the error."""
 _TAG = HEAD_BYTES - 2
-_LAUNCHER_BEGINS, _LAUNCHER_ENDS = b"] failed (exitcode: ", b"multiprocessing.errors.ChildFailedError"
 START_FAILED = 128
 """Exit code of a container whose program could not be started."""
 
@@ -39,23 +40,14 @@ def read_message(paths: Paths, spec: ContainerSpec, *, failed: bool) -> str:
 
 
 def read_log_end(path: str) -> str:
-    """The last lines of a CRI log, without their headers."""
+    """The part of a CRI log that shows why the program failed, without the headers of its entries."""
     content = _read_end(path, _WINDOW)
     entries = content.split(b"\n")[:-1]
     if len(content) == _WINDOW:
         entries = entries[1:]  # the first one is incomplete
     text = b"".join(entry[HEAD_BYTES:] + (b"" if entry[_TAG] == ord("P") else b"\n") for entry in entries)
-    lines = _cut_launcher(text.splitlines(keepends=True))[-MAX_LOG_LINES:]
-    return _decode(b"".join(lines)[-MAX_LOG_BYTES:])
-
-
-def _cut_launcher(lines: list[bytes]) -> list[bytes]:
-    """Drops everything after the line in which torchrun reports how its worker ended."""
-    if any(_LAUNCHER_ENDS in line for line in lines):
-        for number in range(len(lines) - 1, -1, -1):
-            if _LAUNCHER_BEGINS in lines[number]:
-                return lines[: number + 1]
-    return lines
+    last = _decode(b"".join(text.splitlines(keepends=True)[-MAX_LOG_LINES:])[-MAX_LOG_BYTES:])
+    return shorten_output(_decode(text), last, MAX_LOG_LINES, MAX_LOG_BYTES)
 
 
 def _decode(content: bytes) -> str:

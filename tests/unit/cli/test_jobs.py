@@ -15,7 +15,7 @@ from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.failures import find_error, read_traceback, summarize_failure
+from trainmaster.api.training.failures import summarize_failure
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.commands.list import Watcher
 from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted
@@ -117,7 +117,7 @@ def test_people_read_who_failed_how_and_the_last_words_once() -> None:
     job = make_job(conditions=[make_condition("Failed", message)], failure=failure)
     event = {"type": "Warning", "reason": "RankFailed", "message": f"first failure: {who}; its last words:\n{TRACE}"}
     events = [{**event, "metadata": {}, "involvedObject": {"kind": "TrainJob", "name": "a"}}]
-    want = "rank 1: exit code 1: ValueError: broken data in shard 3"
+    want = "rank 1: ValueError: broken data in shard 3, at train.py:4"
     assert build_row(TrainJob(job), NOW, wide=False, all_namespaces=False)[-1] == want
     story = JobDetails(TrainJob(job), NOW, events=[ObjectEvent(one) for one in events])
     page = "\n".join(build_page(CommandContext({}, io.StringIO(), io.StringIO()), story))
@@ -154,29 +154,20 @@ def test_a_deadline_is_told_whatever_rank_failed_before() -> None:
     ("failure", "want"),
     [
         ({"rank": 0, "exitCode": 3, "message": "bye"}, "rank 0: exit code 3: bye"),
+        ({"rank": 0, "exitCode": 1, "message": "bye"}, "rank 0: exit code 1: bye"),
+        (
+            {"rank": 0, "exitCode": 2, "message": TRACE},
+            "rank 0: exit code 2: ValueError: broken data in shard 3, at train.py:4",
+        ),
+        ({"rank": 0, "exitCode": 1, "message": f"KeyError: {'x' * 900}"}, f"rank 0: KeyError: {'x' * 147}..."),
         ({"rank": 2, "exitCode": 137, "signal": 9, "reason": "OOMKilled"}, "rank 2: SIGKILL (OOMKilled)"),
         ({"replicatedJob": "launcher", "rank": 0, "exitCode": 1}, "launcher 0: exit code 1"),
         ({"pod": "a-0", "reason": "Evicted", "message": "disk pressure"}, "Pod a-0: Evicted: disk pressure"),
     ],
-    ids=["exit code", "signal", "launcher", "evicted"],
+    ids=["exit code", "not an exception", "another exit code", "long", "signal", "launcher", "evicted"],
 )
 def test_a_failure_is_summed_up_in_one_line(failure: Object, want: str) -> None:
     assert summarize_failure(failure) == want
-
-
-def test_the_error_of_a_rank_is_not_that_of_its_launcher() -> None:
-    rank = [f"[rank1]: {line}" for line in TRACE.splitlines()]
-    other = ["[rank0]: Traceback (most recent call last):", "[rank0]: RuntimeError: Connection closed by peer"]
-    log = ["E1115 20:53:47.933000 2 torch/api.py:1002] failed (exitcode: 1) local_rank: 0"]
-    launcher = [*TRACE.splitlines()[:3], "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "====="]
-    both = [line for pair in zip(rank, [*other, "", ""], strict=True) for line in pair if line]
-    for lines in ([*rank, *log, *launcher], [*both, *log, *launcher], [*TRACE.splitlines(), *log, *launcher]):
-        assert find_error(lines) == "ValueError: broken data in shard 3"
-        assert read_traceback(lines) == TRACE.splitlines()
-    assert find_error(launcher).endswith("ChildFailedError:"), "where nothing else is known"
-    assert find_error(["Traceback (most recent call last):", "KeyError: 1", *TRACE.splitlines()])[:10] == "ValueError"
-    assert find_error(["loss 3", "Segmentation fault", "======", ""]) == "Segmentation fault"
-    assert find_error([]) == ""
 
 
 def make_pod_status(phase: str, state: Object, **more: object) -> Object:

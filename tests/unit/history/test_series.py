@@ -147,5 +147,5 @@ def test_a_failed_job_says_who_failed_and_its_last_words_once() -> None:
     record = replace(record, state="Failed", document={**record.document, "trainjob": trainjob})
     lines = list(rendering.describe(record, ()))
     at = lines.index("Last words:")
-    assert lines[at - 1] == "Why:        rank 1: exit code 1: ValueError:  [2Jbad"
+    assert lines[at - 1] == "Why:        rank 1: ValueError: bad"
     assert lines[at + 1 : at + 3] == ["  step", "  ValueError:  [2Jbad"]

@@ -80,17 +80,34 @@ def test_a_log_that_is_one_long_line_has_an_end_too(tmp_path: Path) -> None:
     assert text == "y" * 2044 + "end\n"
 
 
-def test_the_last_words_are_those_of_the_program_and_not_of_torchrun(tmp_path: Path) -> None:
-    own = ["F step 3", "F Traceback (most recent call last):", "F ValueError: no"]
+def test_the_message_shows_the_error_of_the_program_and_not_of_torchrun(tmp_path: Path) -> None:
+    own = [
+        "F step 3",
+        "F Traceback (most recent call last):",
+        'F   File "/workspace/code/a.py", line 1',
+        "F ValueError: no",
+    ]
     told = "F E1115 17:06:17.128000 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) of it"
     epilogue = [
         "F Traceback (most recent call last):",
-        *(f"F   frame {number} {'x' * 200}" for number in range(20)),
+        *(f'F   File "/opt/torch/distributed/run.py", line {number}, in {"x" * 200}' for number in range(20)),
         "F torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        f"F {'=' * 60}",
         "F Root Cause (first observed failure):",
+        f"F {'=' * 60}",
     ]
     paths = make_paths(tmp_path / "one", None, [*own, told, *epilogue])
     text = read_message(paths, make_spec(from_logs=True), failed=True)
-    assert text.splitlines() == [line[2:] for line in (*own, told)]
+    assert text.splitlines() == [line[2:] for line in own]
     paths = make_paths(tmp_path / "two", None, [*own, told])
-    assert read_message(paths, make_spec(from_logs=True), failed=True).endswith(f"{told[2:]}\n")
+    assert read_message(paths, make_spec(from_logs=True), failed=True).endswith(f"{told[2:]}\n"), "as the kubelet does"
+
+
+def test_a_traceback_longer_than_the_message_keeps_its_beginning_the_programs_own_frame_and_its_error(
+    tmp_path: Path,
+) -> None:
+    head, own = "F Traceback (most recent call last):", 'F   File "/workspace/code/train.py", line 4, in load'
+    frames = [f'F   File "/env/lib/python3.11/site-packages/x.py", line {number}, in call' for number in range(400)]
+    paths = make_paths(tmp_path, None, ["F step 3", head, own, *frames, "F ValueError: no"])
+    lines = read_message(paths, make_spec(from_logs=True), failed=True).splitlines()
+    assert (lines[:2], lines[3], lines[-1]) == ([head[2:], own[2:]], "  ...", "ValueError: no")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from trainmaster.api.training.failures import find_error
+from trainmaster.api.training.failures import describe_cause, read_cause
 from trainmaster.cli import exits
 from trainmaster.cli.view import model
 from trainmaster.cli.view.draw import show_span
@@ -22,11 +22,13 @@ from trainmaster.cli.view.model import (
     Screen,
     describe_failure,
     find_exit_code,
-    find_place,
     get_elapsed,
 )
+from trainmaster.shim.output.cause import FailureCause, excerpt, find_cause
 
-_LAST = 8
+_LAST, _LAST_BYTES = 8, 4096
+_TRACE = 30
+"""Number of lines of a traceback to show, from its end."""
 
 
 class FollowingEnd(Enum):
@@ -95,21 +97,29 @@ def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
             *_list_commands(address, "describe", "logs"),
         ]
     rank = int(failure.get("rank", 0))
-    said = seen.last_lines(rank, _LAST) or str(failure.get("message", "")).splitlines()
-    said = [strip_controls(line) for line in said]
-    place = find_place(said)
+    printed = seen.list_lines(rank) or str(failure.get("message", "")).splitlines()
+    cause = read_cause(failure)
+    if not cause.is_certain:
+        cause = find_cause(printed)  # the program has left another message, or none is kept, as on most clusters
     word = "rank" if screen.processes in ("", "1") else "node"
     attempts = f", after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
-    text = f"{screen.name} failed{attempts} ({took}): {describe_failure(failure, word)}"
-    lines = [text]
-    if place:
-        lines.append(f"  at {place}: {find_error(said)}")
-    if said:
-        lines.append("its last lines:" if not place else "its traceback:")
-        lines += [f"  | {line}" for line in said]
+    lines = [f"{screen.name} failed{attempts} ({took}): {describe_failure(failure, word)}"]
+    if cause.is_certain:
+        lines.append(f"  {describe_cause(cause)}")
+    if said := _choose_lines(cause, printed):
+        lines.append("its traceback:" if cause.trace else "its last lines:")
+        lines += [f"  | {strip_controls(line)}" for line in said]
     if failure.get("reason") in _ADVICE:
         lines.append(_ADVICE[failure["reason"]])
     return [*lines, "to go on:", *_list_commands(address, "logs", "describe", logs=("--rank", str(rank)))]
+
+
+def _choose_lines(cause: FailureCause, printed: Sequence[str]) -> list[str]:
+    """The traceback, complete if it is among the printed lines; else the last lines."""
+    if not cause.trace:
+        return excerpt(printed, _LAST, _LAST_BYTES).splitlines()
+    whole = find_cause(printed)
+    return list(whole.trace if whole.error == cause.error else cause.trace)[-_TRACE:]
 
 
 _ADVICE = {

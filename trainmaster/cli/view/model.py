@@ -15,7 +15,6 @@ from datetime import datetime
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_text
-from trainmaster.api.training.failures import read_traceback
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
 from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
@@ -36,8 +35,6 @@ _DERIVED = re.compile(r"-[0-9a-f]{10}$")
 """The suffix that a derived runtime's name adds to that of its original."""
 _CURVE = 400
 """Number of values of a metric to keep for its curve."""
-_SEARCHED, _TRACE = 120, 30
-"""Number of last lines to search for a traceback (torchrun prints its own after it), and how many lines to show."""
 _LINES = 400
 """Number of lines to keep for each rank, enough for the traceback of one that failed."""
 
@@ -157,12 +154,9 @@ class Model:
             self.screen.state, self.screen.reason, self.screen.message = DELETED, "", "somebody deleted it"
             self._tell("state", _describe_state(self.screen))
 
-    def last_lines(self, rank: int, count: int) -> list[str]:
-        """The last lines of the rank; the traceback if a Python program failed."""
-        lines = list(self._lines[rank][1]) if rank in self._lines else []
-        if trace := read_traceback(lines[-_SEARCHED:]):
-            return trace[:_TRACE]
-        return lines[-count:]
+    def list_lines(self, rank: int) -> list[str]:
+        """The last lines that the rank printed in its newest attempt."""
+        return list(self._lines[rank][1]) if rank in self._lines else []
 
     # ---- state ----------------------------------------------------------------
 
@@ -295,20 +289,6 @@ def find_exit_code(failure: Fields | None) -> int | None:
         return 128 + int(failure["signal"])
     code = failure.get("exitCode")
     return None if code is None else int(code) or 1
-
-
-def find_place(lines: Sequence[str]) -> str:
-    """Where a Python program failed, from its traceback: `train.py:12 in step`; "" if there is none."""
-    place = ""
-    for line in lines:
-        text = line.strip()
-        if text.startswith('File "') and '", line ' in text:
-            file, _, rest = text[len('File "') :].partition('", line ')
-            number, _, function = rest.partition(", in ")
-            if ("/site-packages/" not in file and "/lib/python" not in file) or not place:
-                place = f"{file.removeprefix('/workspace/code/')}:{number}"
-                place += f" in {function}" if function and function != "<module>" else ""
-    return place
 
 
 def get_elapsed(screen: Screen, now: datetime) -> float:

@@ -30,6 +30,7 @@ _VERDICT: JsonDict = {
     "exit_code": 1,
     "signal": "SIGKILL",
     "reason": "Error",
+    "error": "ValueError: no data, at train.py:12 in step",
     "last_words": "ValueError: no data",
     "finished_at": "2026-11-15T20:05:00Z",
 }

@@ -71,7 +71,8 @@ class Verdict(BaseModel):
     exit_code: int | None
     signal: str | None
     reason: str | None
-    last_words: str | None = Field(description="The end of what it printed.")
+    error: str | None = Field(description="Why, in one line: the exception and where it was raised.")
+    last_words: str | None = Field(description="The part of what it printed that shows it, usually the end.")
     finished_at: str | None
 
 
@@ -112,6 +113,7 @@ class JobDetail(JobSummary):
                         "exit_code": 1,
                         "signal": "SIGKILL",
                         "reason": "Error",
+                        "error": "ValueError: no data, at train.py:12 in step",
                         "last_words": "ValueError: no data",
                         "finished_at": "2026-11-15T20:05:00Z",
                     },

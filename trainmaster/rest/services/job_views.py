@@ -14,6 +14,7 @@ from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items
+from trainmaster.api.training.failures import describe_cause, read_failure_cause
 from trainmaster.api.training.steps import LAUNCHER, NODE
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models import training
@@ -131,6 +132,7 @@ def build_verdict(job: TrainingJob) -> Object | None:
         "exit_code": failure.get("exitCode"),
         "signal": _to_text(failure.get("signal")),
         "reason": failure.get("reason"),
+        "error": describe_cause(read_failure_cause(failure)) or None,
         "last_words": failure.get("message"),
         "finished_at": failure.get("finishedAt"),
     }

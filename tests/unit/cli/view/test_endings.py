@@ -39,7 +39,7 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
     assert choose_code(FollowingEnd.OVER, seen.screen) == 7
     assert build_ending(FollowingEnd.OVER, seen, HERE, NOW) == [
         "train failed (1m 30s): rank 1 ended with exit code 7",
-        "  at train.py:12 in step: ValueError: boom",
+        "  ValueError: boom, at train.py:12 in step",
         "its traceback:",
         "  | Traceback (most recent call last):",
         '  |   File "/workspace/code/train.py", line 12, in step',
@@ -61,15 +61,28 @@ def test_under_torchrun_the_place_is_that_of_the_program() -> None:
         "[rank1]: Traceback (most recent call last):",
         '[rank1]:   File "/workspace/code/train.py", line 12, in step',
         "[rank1]: ValueError: boom",
-        "E1115 20:53:47.933000 2 torch/api.py:1002] failed (exitcode: 1) local_rank: 0",
+        "E1115 20:53:47.933000 2 torch/distributed/elastic/agent/api.py:1002] failed (exitcode: 1) local_rank: 0",
         "Traceback (most recent call last):",
         '  File "/env/bin/torchrun", line 8, in <module>',
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
     ):
         seen.see_line(1, line)
     lines = build_ending(FollowingEnd.OVER, seen, HERE, NOW)
-    assert lines[1] == "  at train.py:12 in step: ValueError: boom"
+    assert lines[1] == "  ValueError: boom, at train.py:12 in step"
     assert not any("torchrun" in line for line in lines)
+
+
+def test_the_reason_is_the_one_of_the_status_and_the_traceback_as_it_was_printed() -> None:
+    message = 'Traceback (most recent call last):\n  ...\n  File "/workspace/code/train.py", line 12\nValueError: boom'
+    seen = make_model("Failed", failure={"rank": 1, "exitCode": 1, "message": message})
+    for line in ("Traceback (most recent call last):", '  File "/x.py", line 3, in f', "KeyError: 1"):
+        seen.see_line(1, line)
+    lines = build_ending(FollowingEnd.OVER, seen, HERE, NOW)
+    assert lines[1:4] == ["  ValueError: boom, at train.py:12", "its traceback:", f"  | {message.splitlines()[0]}"]
+    printed = [*message.splitlines()[:1], '  File "/workspace/code/train.py", line 12', "    x()", "ValueError: boom"]
+    for line in printed:
+        seen.see_line(1, line)
+    assert build_ending(FollowingEnd.OVER, seen, HERE, NOW)[3:7] == [f"  | {line}" for line in printed]
 
 
 def test_lines_that_nobody_saw_are_taken_from_the_status() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.cli.view.objects import STARTED, make_condition, make_pod, make_trainjob
 from trainmaster.cli.view import model
-from trainmaster.cli.view.model import Model, describe_failure, find_exit_code, find_place
+from trainmaster.cli.view.model import Model, describe_failure, find_exit_code
 
 pytestmark = pytest.mark.unit
 
@@ -180,37 +180,19 @@ def test_another_job_of_the_same_name_is_not_this_one() -> None:
     assert seen.screen.state == model.DELETED
 
 
-def test_of_the_lines_of_a_rank_the_traceback_is_shown() -> None:
+def test_the_last_lines_of_a_rank_are_kept() -> None:
     seen = Model("train")
     for number in range(1000):
         seen.see_line(1, f"step {number}")
-    assert seen.last_lines(1, 3) == ["step 997", "step 998", "step 999"]
-    trace = [
-        "Traceback (most recent call last):",
-        '  File "/workspace/code/train.py", line 3, in step',
-        "ValueError: x",
-    ]
-    for line in trace:
-        seen.see_line(1, line)
-    assert seen.last_lines(1, 3) == trace
-    assert find_place(trace) == "train.py:3 in step"
-    assert seen.last_lines(0, 3) == []
+    assert seen.list_lines(1) == [f"step {number}" for number in range(600, 1000)]
+    assert seen.list_lines(0) == []
 
 
 def test_lines_of_an_earlier_attempt_are_not_those_of_the_last() -> None:
     seen = Model("train")
     for attempt in (0, 0, 1):
         seen.see_line(0, f"attempt {attempt}", attempt)
-    assert seen.last_lines(0, 3) == ["attempt 1"]
-
-
-def test_the_place_is_that_in_the_users_own_code() -> None:
-    lines = [
-        'File "/workspace/code/train.py", line 9, in <module>',
-        'File "/x/site-packages/torch/nn.py", line 1, in forward',
-    ]
-    assert find_place(lines) == "train.py:9"
-    assert find_place(["no traceback"]) == ""
+    assert seen.list_lines(0) == ["attempt 1"]
 
 
 @pytest.mark.parametrize(

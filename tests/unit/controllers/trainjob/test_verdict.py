@@ -16,6 +16,7 @@ from trainmaster.controllers.trainjob.reconciler import CONTROLLER
 from trainmaster.controllers.trainjob.verdict import map_failed_job
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
@@ -203,8 +204,66 @@ def test_of_many_lines_the_last_are_kept() -> None:
     stage.fail_pod(0, message="\n".join(f"line {number} {'x' * 200}" for number in range(100)))
     stage.look()
     kept = stage.status["failure"]["message"]
-    assert len(kept) <= 1024
+    assert len(kept) <= 2048
     assert kept.splitlines()[-1].startswith("line 99 ")
+
+
+def make_trace(error: str, frames: int = 2) -> str:
+    inside = [
+        f'  File "/env/lib/python3.11/site-packages/torch/x.py", line {number}, in call' for number in range(frames)
+    ]
+    own = '  File "/workspace/code/train.py", line 4, in load'
+    return "\n".join(["Traceback (most recent call last):", own, *inside, error])
+
+
+def test_a_deep_traceback_keeps_its_beginning_the_programs_own_frame_and_its_error() -> None:
+    stage = Stage()
+    stage.fail_pod(0, message=make_trace("ValueError: no data", frames=40))
+    stage.fail_jobset()
+    stage.look()
+    lines = stage.status["failure"]["message"].splitlines()
+    assert lines[:2] == make_trace("").splitlines()[:2] and lines[-1] == "ValueError: no data"
+    assert TrainJob(stage.get(TRAIN_JOBS, "tj")).state.sentence == "rank 0: ValueError: no data, at train.py:4 in load"
+
+
+LOST = "RuntimeError: [pair.cc:561] Connection closed by peer [10.244.0.7]:43182."
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_rank_that_lost_its_peer_is_not_the_first_to_fail(order: tuple[int, int]) -> None:
+    """Whichever is seen first, also if the other one is seen only after a pass."""
+    stage = Stage()
+    for rank in order:
+        stage.fail_pod(rank, after=rank, message=make_trace("ValueError: no data" if rank else LOST))
+        stage.look()
+    assert stage.status["failure"]["rank"] == 1
+    del stage.objects[PODS, "default", "tj-node-0-1-0"]
+    stage.look()
+    assert stage.status["failure"]["rank"] == 1
+
+
+def test_a_rank_that_was_stopped_after_its_program_failed_explains_the_one_that_lost_it() -> None:
+    """torchrun notices the end of its worker only after a moment; by then, the other node may have given up."""
+    stage = Stage()
+    stage.fail_pod(0, after=2, message=make_trace(LOST))
+    stage.look()
+    assert stage.status["failure"]["rank"] == 0
+    gone = {"deletionTimestamp": format_time(NOW + timedelta(seconds=32)), "deletionGracePeriodSeconds": 30}
+    stage.fail_pod(1, after=2, exitCode=143, signal=15, meta=gone, message=make_trace("ValueError: no data"))
+    stage.fail_jobset()
+    stage.look()
+    failure = stage.status["failure"]
+    assert (failure["rank"], failure["exitCode"], "signal" in failure) == (1, 1, False), "as its program ended"
+    assert failure["message"].endswith("ValueError: no data")
+
+
+def test_a_rank_that_was_stopped_without_an_error_explains_nothing() -> None:
+    stage = Stage()
+    gone = {"deletionTimestamp": format_time(NOW + timedelta(seconds=32)), "deletionGracePeriodSeconds": 30}
+    stage.fail_pod(0, after=2, message=make_trace(LOST))
+    stage.fail_pod(1, after=3, exitCode=143, signal=15, meta=gone, message="step 3\nstopping")
+    stage.look()
+    assert stage.status["failure"]["rank"] == 0
 
 
 def test_only_a_job_that_has_counted_a_failure_wakes_its_trainjob() -> None:
