@@ -14,6 +14,9 @@ from trainmaster.jobs.lookups import count_nodes
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
 
+_REASON_LINES = 3
+"""On a terminal; enough for an exception and where it was raised."""
+
 
 def sort(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
     return sorted(jobs, key=lambda job: (job.namespace, job.name))
@@ -59,4 +62,4 @@ def build_lines(
         # Fit the reason to the terminal; in a pipe the columns are always the same.
         at = header.index("PROGRESS")
         header, rows = header[:at] + header[at + 1 :], [[*row[:at], *row[at + 1 :]] for row in rows]
-    return build_table(context, header, rows, styles={"STATE": style_state})
+    return build_table(context, header, rows, styles={"STATE": style_state}, most_lines=_REASON_LINES)

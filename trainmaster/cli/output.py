@@ -70,8 +70,10 @@ def build_table(
     *,
     styles: Styles | None = None,
     indent: int = 0,
+    most_lines: int = 1,
 ) -> list[str]:
-    """The lines of a table, header first. `indent`: width that the caller needs before each line."""
+    """The rows of a table, header first. `indent`: width that the caller needs before each line. `most_lines`: on a
+    terminal, the last column is wrapped into so many lines before it is shortened."""
     table = [list(header), *([terminal.clean(cell) for cell in row] for row in rows)]
     widths = [max(terminal.measure(row[column]) for row in table) for column in range(len(header))]
     room = terminal.find_width(context)
@@ -81,13 +83,25 @@ def build_table(
     lines = []
     for number, row in enumerate(table):
         cells = []
-        for name, cell, width in zip(header, row, widths, strict=False):
+        last = _wrap(row[-1], widths[-1], most_lines) if len(widths) == len(row) else row[-1:]
+        for name, cell, width in zip(header, [*row[:-1], last[0]], widths, strict=False):
             text = terminal.shorten(cell, width)
             padding = " " * (width - terminal.measure(text))
             style = colours[name](cell) if number and name in colours else ""
             cells.append((terminal.paint(text, style) if style else text) + padding)
-        lines.append(_GAP.join(cells).rstrip())
+        margin = " " * (sum(widths[:-1]) + len(_GAP) * (len(widths) - 1))
+        lines.append("\n".join([_GAP.join(cells).rstrip(), *(margin + text for text in last[1:])]))
     return lines
+
+
+def _wrap(cell: str, width: int, most_lines: int) -> list[str]:
+    """The lines of a cell; the last one is shortened if there are too many."""
+    if most_lines == 1 or terminal.measure(cell) <= width:
+        return [cell]
+    import textwrap
+
+    lines = textwrap.wrap(cell, width)
+    return [terminal.shorten(text, width) for text in [*lines[: most_lines - 1], " ".join(lines[most_lines - 1 :])]]
 
 
 def _fit(widths: list[int], least: list[int], room: int) -> list[int]:

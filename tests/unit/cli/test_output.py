@@ -51,6 +51,22 @@ def test_a_shortened_cell_ends_with_an_ellipsis_and_columns_stay_aligned() -> No
     assert header.index("MESSAGE") == first.index("rank") == second.index("-")
 
 
+def test_the_last_column_can_have_several_lines_on_a_terminal() -> None:
+    rows = [
+        ("a", "Failed", "FileNotFoundError: no such file: '/data/a.csv', at train.py:4 in load"),
+        ("b", "-", "x" * 199),
+    ]
+    header, first, second = build_table(make(Terminal(), COLUMNS="50"), HEADER, rows, most_lines=3)
+    at = header.index("MESSAGE")
+    assert [line[at:] for line in first.splitlines()] == [
+        "FileNotFoundError: no such file:",
+        "'/data/a.csv', at train.py:4 in",
+        "load",
+    ]
+    assert second.count("\n") == 2 and second.endswith("…") and all(len(line) <= 50 for line in second.splitlines())
+    assert build_table(make(), HEADER, rows, most_lines=3)[1].endswith("in load"), "in a pipe a row is one line"
+
+
 def test_wide_characters_count_twice() -> None:
     lines = build_table(make(), ("NAME", "X"), [("訓練", "a"), ("abcd", "b")])
     assert lines[1:] == ["訓練   a", "abcd   b"]
