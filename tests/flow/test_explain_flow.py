@@ -415,7 +415,7 @@ def test_running_failed_and_complete_jobs_are_explained_too() -> None:
             assert (good.state, bad.state, busy.state) == ("Complete", "Failed", "Running")
             assert good.sentence.startswith("ended well ")
             assert "by TrainJob spec.ttlSecondsAfterFinished" in good.facts[0]
-            assert "first failure: rank 0 of job bad-node-0" in bad.sentence and "exit code 3" in bad.sentence
+            assert ": rank 0: exit code 3: ValueError: run " in bad.sentence
             assert bad.facts == ("kept until somebody deletes it: nobody set a TTL",)
             assert busy.sentence.endswith("1 Pod runs")
             assert any(fact.startswith("stopped by its deadline in ") for fact in busy.facts)

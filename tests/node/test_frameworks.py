@@ -53,6 +53,43 @@ def test_torch_trains_with_torchrun_on_two_nodes(lab: Lab) -> None:
     check(lab, "torch-ddp", ["rank 0 of 2 has joined", "rank 1 of 2 has joined"])
 
 
+FAILS = """cat > train.py <<'PROGRAM'
+import torch
+def load():
+    return torch.load("/does/not/exist.pt")
+load()
+PROGRAM
+torchrun train.py"""
+ERROR = "FileNotFoundError: [Errno 2] No such file or directory: '/does/not/exist.pt'"
+
+
+def test_a_program_that_fails_inside_torch_is_understood_from_every_command(sandboxes: Lab) -> None:
+    """The exception is the program's, with its file and line, although torchrun prints more after it than is kept."""
+    path = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+    runtime = sandboxes.raw.get(f"{path}/torch-distributed")
+    runtime["spec"]["template"]["spec"]["failurePolicy"]["maxRestarts"] = 0
+    sandboxes.raw.create(path, {**runtime, "metadata": {"name": "no-restart"}})
+    trainer = {"numNodes": 2, "command": ["bash", "-c", FAILS]}
+    sandboxes.submit({"metadata": {"name": "lost"}, "spec": {"runtimeRef": {"name": "no-restart"}, "trainer": trainer}})
+    ended = sandboxes.wait_for_end("lost")
+    message = sandboxes.get("lost")["status"]["failure"]["message"].splitlines()
+    assert message[0] == "Traceback (most recent call last):" and message[-1] == ERROR, message
+    assert ended["message"].endswith(ERROR)
+    for command in (("list",), ("describe", "lost"), ("explain", "lost"), ("history", "get", "lost")):
+        text = ask(sandboxes, *command)
+        assert re.search(rf"rank [01]: {re.escape(ERROR)}, at \S*train.py:3 in load\n", text), (command, text)
+    assert "ChildFailedError" in ask(sandboxes, "logs", "lost", "--raw")
+    assert "ChildFailedError" not in ask(sandboxes, "logs", "lost")
+    sandboxes.remove("lost")
+
+
+def ask(lab: Lab, *command: str) -> str:
+    """What a command prints."""
+    out = io.StringIO()
+    assert main((*command, "--home", str(lab.home)), CommandContext({}, out, io.StringIO())) == 0
+    return out.getvalue()
+
+
 def test_jax_spreads_one_array_over_two_processes(lab: Lab) -> None:
     check(lab, "jax", ["process 0 of 2 sees 2 devices", "process 1 of 2 sees 2 devices"])
 

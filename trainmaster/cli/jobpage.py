@@ -50,6 +50,8 @@ class JobDetails:
     policy: RetentionPolicy = field(default_factory=RetentionPolicy)
     outputs: str = ""
     """The command that lists its outputs, if any."""
+    advice: Sequence[str] = ()
+    """What helps against its failure."""
 
 
 def build_page(context: CommandContext, story: JobDetails) -> Iterator[str]:
@@ -235,4 +237,4 @@ def _tell_next(story: JobDetails) -> list[str]:
     if story.outputs:
         lines.append((f"{story.outputs} {name}", "what it wrote"))
     width = max(len(command) for command, _ in lines)
-    return [f"{command:<{width}}   {text}" for command, text in lines]
+    return [*story.advice, *(f"{command:<{width}}   {text}" for command, text in lines)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
 
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
@@ -16,6 +17,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
+from trainmaster.cli.advising import list_job_advice
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobpage import JobDetails, build_page
 from trainmaster.cli.jobs import add_names, get_job
@@ -41,9 +43,12 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> list[JobDetails]:
         return [await collect(client, options.namespace, name, outputs) for name in options.names]
 
+    home = None if is_cluster(options) else context.home(options)
     for number, story in enumerate(call(context, options, work)):
         if number:
             context.say()
+        if story.job.end_condition is not None:
+            story = replace(story, advice=list_job_advice(story.job, home))
         for line in build_page(context, story):
             context.say(line)
     return exits.OK

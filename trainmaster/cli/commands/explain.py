@@ -12,13 +12,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import exits, terminal
+from trainmaster.cli.advising import find_own_modules
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import build_missing, explain_missing
 from trainmaster.cli.output import print_data
-from trainmaster.cli.servers.connection import add_server, call
+from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.servers.flags import read_job
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import SystemClock
@@ -55,10 +57,12 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     from trainmaster.controllers.explain import reasons
 
     places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
-    found: list[tuple[tuple[str, str], JobExplanation | None]] = [
-        (place, reasons.explain(view, *place, now, proposals=bool(options.names) or number < _MOST_PROPOSALS))
-        for number, place in enumerate(places)
-    ]
+    home = None if is_cluster(options) else context.home(options)
+    found: list[tuple[tuple[str, str], JobExplanation | None]] = []
+    for number, place in enumerate(places):
+        proposals = bool(options.names) or number < _MOST_PROPOSALS
+        own = partial(find_own_modules, home)
+        found.append((place, reasons.explain(view, *place, now, proposals=proposals, own=own)))
     shown = [one for _, one in found if one is not None]
     if options.output == "table":
         _show(context, shown)

@@ -30,6 +30,7 @@ from trainmaster.cli.servers.flags import read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
 from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line, NothingKept
+from trainmaster.jobs.logs.folding import REPORT_LINES, fold_entries
 from trainmaster.jobs.logs.places import LogSource, find_absent, list_kept_sources, list_log_sources
 from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
 from trainmaster.jobs.lookups import get_training_job
@@ -57,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="only this container")
     parser.add_argument("--since", default="", metavar="SPAN", help="only newer lines: 30s, 5m, 2h")
     parser.add_argument("--tail", type=int, metavar="N", help="only the last N lines of each rank")
+    parser.add_argument(
+        "--raw", action="store_true", help="also what torchrun prints about a failed worker, otherwise one line"
+    )
     parser.add_argument("--timestamps", action="store_true", help="prefix each line with its time")
     parser.add_argument("--no-prefix", action="store_true", help="do not prefix lines with their rank")
     add_server(parser)
@@ -73,9 +77,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             if _is_selective(options):
                 job = await get_training_job(client, options.namespace, options.name)
                 _check(options, wanted, await list_log_sources(client, job, kept or NothingKept()))
-            return await _print_all(
-                watch_lines(client, SystemClock(), options.namespace, options.name, wanted, kept), printer
-            )
+            lines = watch_lines(client, SystemClock(), options.namespace, options.name, wanted, kept)
+            return await _print_all(options, lines, printer)
         except NotFound:
             found = find_record(options, context, options.namespace, options.name)
             if kept is None or found is None:
@@ -118,7 +121,7 @@ def read_wanted(options: argparse.Namespace) -> JobLogOptions:
         job={"trainer": "node"}.get(options.step, options.step),
         container=options.container,
         since_time=since,
-        tail=options.tail,
+        tail=options.tail if options.raw or options.follow or not options.tail else options.tail + REPORT_LINES,
     )
 
 
@@ -140,7 +143,8 @@ def _explain_nothing(options: argparse.Namespace) -> str:
     return f"{options.name} has printed nothing yet; `trainmaster logs -f {options.name}` waits for it"
 
 
-async def _print_all(entries: AsyncGenerator[Entry, None], printer: Printer) -> int:
+async def _print_all(options: argparse.Namespace, lines: AsyncGenerator[Entry, None], printer: Printer) -> int:
+    entries = lines if options.raw else fold_entries(lines, None if options.follow else options.tail)
     async with aclosing(entries):
         async for entry in entries:
             printer.show(entry)
@@ -152,7 +156,7 @@ async def _print_kept(
 ) -> int:
     if _is_selective(options):
         _check(options, replace(wanted, follow=False), list_kept_sources(kept.list_logs(uid, ())))
-    return await _print_all(watch_kept_lines(uid, wanted, kept), printer)
+    return await _print_all(options, watch_kept_lines(uid, wanted, kept), printer)
 
 
 def _open_kept(options: argparse.Namespace, context: CommandContext) -> KeptLogs:

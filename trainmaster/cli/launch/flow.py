@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
@@ -96,7 +97,8 @@ async def _run(
         for text in client.warnings:
             context.note(f"trainmaster: warning: {text}")
         client.warnings.clear()
-        return await _show(options, context, client, clock, trainjob, server)
+        root = None if code is None else program.root
+        return await _show(options, context, client, clock, trainjob, server, root)
     except StatusError as error:
         text = explain_ended(server.home) or str(explain(error, config, options))
         raise exits.Failure(text, exits.RUN_NO_SERVER) from None
@@ -148,11 +150,12 @@ async def _show(
     clock: Clock,
     trainjob: Object,
     server: StartingServer,
+    root: Path | None,
 ) -> int:
     # Imported after submitting, while the job starts.
     from trainmaster.cli.view import following
 
-    job = following.FollowedJob(options, context, client, clock, trainjob, server.home)
+    job = following.FollowedJob(options, context, client, clock, trainjob, server.home, root)
     form = options.output_format or "text"
     if options.detach:
         return following.say_detached(job, form)

@@ -7,12 +7,14 @@ a lost server, have codes from 240 on (`cli.exits`).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import TypeAlias
 
-from trainmaster.api.training.failures import describe_cause, read_cause
+from trainmaster.api.meta import Fields
+from trainmaster.api.training.failures import describe_cause, read_failure_cause
 from trainmaster.cli import exits
 from trainmaster.cli.view import model
 from trainmaster.cli.view.draw import show_span
@@ -24,11 +26,15 @@ from trainmaster.cli.view.model import (
     find_exit_code,
     get_elapsed,
 )
-from trainmaster.shim.output.cause import FailureCause, excerpt, find_cause
+from trainmaster.shim.output.cause import FailureCause, excerpt, read_cause
 
 _LAST, _LAST_BYTES = 8, 4096
 _TRACE = 30
 """Number of lines of a traceback to show, from its end."""
+
+
+Advise: TypeAlias = Callable[[Fields], list[str]]
+"""Returns what helps against a failure (`status.failure`)."""
 
 
 class FollowingEnd(Enum):
@@ -65,7 +71,14 @@ def choose_code(end: FollowingEnd, screen: Screen) -> int:
     return exits.RUN_ENDED if code is None else code
 
 
-def build_ending(end: FollowingEnd, seen: Model, address: Address, now: datetime, why: str = "") -> list[str]:
+def build_ending(
+    end: FollowingEnd,
+    seen: Model,
+    address: Address,
+    now: datetime,
+    why: str = "",
+    advise: Advise = lambda failure: [],
+) -> list[str]:
     """The last lines, without the outputs, which the caller adds."""
     screen = seen.screen
     if end is FollowingEnd.DETACHED:
@@ -81,7 +94,7 @@ def build_ending(end: FollowingEnd, seen: Model, address: Address, now: datetime
         return [f"{screen.name} is complete{again} ({took})"]
     if screen.state == model.DELETED:
         return [f"{screen.name} was deleted before it ended ({took})", f"  {address.command('history get')}"]
-    return _describe_failed(seen, address, took)
+    return _describe_failed(seen, address, took, advise)
 
 
 def build_detached(address: Address) -> list[str]:
@@ -89,7 +102,7 @@ def build_detached(address: Address) -> list[str]:
     return _list_commands(address, "watch", "logs", "suspend", "delete")
 
 
-def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
+def _describe_failed(seen: Model, address: Address, took: str, advise: Advise) -> list[str]:
     screen, failure = seen.screen, seen.screen.failure
     if failure is None:
         return [
@@ -98,19 +111,19 @@ def _describe_failed(seen: Model, address: Address, took: str) -> list[str]:
         ]
     rank = int(failure.get("rank", 0))
     printed = seen.list_lines(rank) or str(failure.get("message", "")).splitlines()
-    cause = read_cause(failure)
+    cause = read_failure_cause(failure)
     if not cause.is_certain:
-        cause = find_cause(printed)  # the program has left another message, or none is kept, as on most clusters
+        cause = read_cause(printed)  # the program has left another message, or none is kept, as on most clusters
     word = "rank" if screen.processes in ("", "1") else "node"
     attempts = f", after {screen.restarts} restart{'s' * (screen.restarts != 1)}" if screen.restarts else ""
     lines = [f"{screen.name} failed{attempts} ({took}): {describe_failure(failure, word)}"]
     if cause.is_certain:
         lines.append(f"  {describe_cause(cause)}")
-    if said := _choose_lines(cause, printed):
+    said = _choose_lines(cause, printed)
+    if said and not (cause.is_certain and said == [cause.error]):
         lines.append("its traceback:" if cause.trace else "its last lines:")
         lines += [f"  | {strip_controls(line)}" for line in said]
-    if failure.get("reason") in _ADVICE:
-        lines.append(_ADVICE[failure["reason"]])
+    lines += advise(failure)
     return [*lines, "to go on:", *_list_commands(address, "logs", "describe", logs=("--rank", str(rank)))]
 
 
@@ -118,15 +131,8 @@ def _choose_lines(cause: FailureCause, printed: Sequence[str]) -> list[str]:
     """The traceback, complete if it is among the printed lines; else the last lines."""
     if not cause.trace:
         return excerpt(printed, _LAST, _LAST_BYTES).splitlines()
-    whole = find_cause(printed)
+    whole = read_cause(printed)
     return list(whole.trace if whole.error == cause.error else cause.trace)[-_TRACE:]
-
-
-_ADVICE = {
-    "OOMKilled": "it used more memory than it may: ask for more with --memory, or let the program use less",
-    "StartError": "what it should run is not in the job's environment: `--package` installs what is missing",
-}
-"""Advice by the reason of a terminated container."""
 
 
 _WORDS = {

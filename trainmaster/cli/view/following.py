@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.training.failures import read_failure_cause
 from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
@@ -35,6 +36,8 @@ class FollowedJob:
     trainjob: Object
     home: Home | None
     """None for a cluster."""
+    code: Path | None = None
+    """The directory with its code, if this command has sent it."""
 
     @property
     def name(self) -> str:
@@ -138,6 +141,19 @@ def list_earlier_metrics(job: FollowedJob) -> list[dict[str, float]]:
     return [point.metrics for point in points if point.at < current.at]
 
 
+def _advise(job: FollowedJob, failure: Fields, *, fresh: bool) -> list[str]:
+    """What helps against a failure of the job."""
+    from trainmaster.cli.advising import list_job_advice
+
+    trainjob = {**job.trainjob, "status": {"failure": failure}}
+    advice = list_job_advice(read_training_job(trainjob), job.home)
+    if fresh and job.home is not None:
+        from trainmaster.cli.launch.missing_files import suggest_volume
+
+        advice += filter(None, (suggest_volume(read_failure_cause(failure).error, Path.cwd(), job.code),))
+    return advice
+
+
 async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
     """Shows the job until it is over; returns the exit code. `fresh`: it was just submitted and has no older logs."""
     # Errors are shown on the screen; log lines would overwrite it.
@@ -167,5 +183,6 @@ async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
         is_gone=is_gone,
         form=form,
         closing=lambda: _describe_outputs(job),
+        advise=lambda failure: _advise(job, failure, fresh=fresh),
     )
     return await show_job(showing)

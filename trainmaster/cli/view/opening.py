@@ -15,7 +15,7 @@ from typing import TextIO
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.view.contract import FollowingView
-from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, choose_code
+from trainmaster.cli.view.endings import Address, Advise, FollowingEnd, build_ending, choose_code
 from trainmaster.cli.view.keys import Keyboard
 from trainmaster.cli.view.live import Live
 from trainmaster.cli.view.model import FAILED, Model
@@ -40,6 +40,7 @@ class Showing:
     form: str = "text"
     closing: Callable[[], list[str]] = lambda: []
     """The last lines for a finished job: where its outputs are."""
+    advise: Advise = lambda failure: []
 
 
 def build_address(options: argparse.Namespace, name: str) -> Address:
@@ -72,14 +73,23 @@ async def show_job(showing: Showing) -> int:
     context, model = showing.context, showing.model
     live, keyboard = _build_live(showing)
     view: FollowingView = live or Plain(context, showing.form)
-    session = FollowingSession(showing.client, showing.clock, model, view, showing.lines, is_gone=showing.is_gone)
+    session = FollowingSession(
+        showing.client,
+        showing.clock,
+        model,
+        view,
+        showing.lines,
+        is_gone=showing.is_gone,
+        fold=showing.form == "text",
+    )
     with Keyboard(session.answers, live, keyboard).listening():
         try:
             followed = await session.follow()
         except BrokenPipeError:
             # The reader has closed the pipe, as in `run ... | head`; the job continues.
             followed = Followed(FollowingEnd.DETACHED)
-    lines = build_ending(followed.end, model, showing.address, showing.clock.now(), followed.why)
+    now = showing.clock.now()
+    lines = build_ending(followed.end, model, showing.address, now, followed.why, showing.advise)
     code = choose_code(followed.end, model.screen)
     if followed.end is FollowingEnd.OVER:
         lines += showing.closing()

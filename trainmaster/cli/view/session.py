@@ -23,6 +23,7 @@ from trainmaster.client.contract import Client, ListOptions, PatchType, WatchEve
 from trainmaster.client.follow import follow
 from trainmaster.client.http import Unreachable
 from trainmaster.jobs.logs.contract import Entry, Line
+from trainmaster.jobs.logs.folding import LauncherFold
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -61,14 +62,17 @@ class FollowingSession:
         lines: Lines,
         *,
         is_gone: Callable[[], str] = lambda: "",
+        fold: bool = True,
     ) -> None:
-        """`is_gone` returns why the server will not come back by itself; "" if it may."""
+        """`is_gone` returns why the server will not come back by itself; "" if it may. `fold`: show one line instead of
+        what torchrun prints about a failed worker."""
         self._client = client
         self._clock = clock
         self._model = model
         self._view = view
         self._lines = lines
         self._is_gone = is_gone
+        self._fold = LauncherFold() if fold else None
         self._over = asyncio.Event()
         self._empty = asyncio.Event()
         """Set when no Pod of the job is left."""
@@ -260,11 +264,17 @@ class FollowingSession:
         async with aclosing(stream):
             async for entry in stream:
                 if isinstance(entry, Line):
-                    self._print(entry)
+                    self._see_line(entry)
+        for entry in self._fold.flush() if self._fold is not None else ():
+            self._print(entry)
 
-    def _print(self, entry: Line) -> None:
+    def _see_line(self, entry: Line) -> None:
         if entry.job == "node":
             self._model.see_line(entry.rank, entry.text, entry.attempt)
+        for line in (entry,) if self._fold is None else self._fold.feed(entry):
+            self._print(line)
+
+    def _print(self, entry: Line) -> None:
         screen = self._model.screen
         prefix = ""
         if entry.job != "node":

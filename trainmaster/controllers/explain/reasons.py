@@ -8,10 +8,10 @@ sentence repeats what the objects say, without predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from trainmaster.api.admission.trainjobs import find_runtime
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
@@ -19,6 +19,8 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.state_texts import WAITING as WORDS
+from trainmaster.api.training.advice import list_advice
+from trainmaster.api.training.failures import summarize_failure
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import UnblockingChange, WhatIf
@@ -29,7 +31,6 @@ from trainmaster.controllers.scheduler.queue_pass import SchedulingVerdict, Verd
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
 from trainmaster.controllers.scheduler.sentences import describe_overcommit, list_all_obstacles
-from trainmaster.controllers.trainjob.verdict import describe as describe_failure
 from trainmaster.jobs.janitor import describe_age
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
@@ -74,11 +75,17 @@ class JobExplanation:
     """Other useful facts: deadline, retention, restarts, progress."""
 
 
-def explain(view: View, namespace: str, name: str, now: Now, *, proposals: bool = True) -> JobExplanation | None:
+OwnModules: TypeAlias = Callable[[TrainingJob], Collection[str] | None]
+"""The names of the modules in a job's code; None if they are not known."""
+
+
+def explain(
+    view: View, namespace: str, name: str, now: Now, *, proposals: bool = True, own: OwnModules = lambda job: None
+) -> JobExplanation | None:
     """Returns None if there is no such job. `proposals`: also find out what would start the job, which takes about a
     second if hundreds of jobs are in the queue."""
     job = _find_job(view, namespace, name)
-    return None if job is None else _Explainer(view, job, now, proposals=proposals).explain()
+    return None if job is None else _Explainer(view, job, now, proposals=proposals, own=own).explain()
 
 
 def _find_job(view: View, namespace: str, name: str) -> TrainingJob | None:
@@ -114,10 +121,11 @@ def _lacks(pod: Pod) -> bool:
 
 
 class _Explainer:
-    def __init__(self, view: View, job: TrainingJob, now: Now, *, proposals: bool) -> None:
+    def __init__(self, view: View, job: TrainingJob, now: Now, *, proposals: bool, own: OwnModules) -> None:
         self._view = view
         self._job = job
         self._proposals = proposals
+        self._own = own
         self._now = now
         self._place = (self._job.namespace, self._job.name)
 
@@ -146,15 +154,18 @@ class _Explainer:
             sentence, todo = f"ended well {age}", []
         else:
             failure = self._job.failure
-            text = describe_failure(failure) if failure else read_text(condition, "message")
+            text = summarize_failure(failure) if failure else read_text(condition, "message")
             sentence = f"failed {age} ({reason}): {text}"
             namespace, name = self._place
             todo = [
                 f"`trainmaster logs {name} -n {namespace}` shows what it printed",
                 f"`trainmaster restart {name} -n {namespace}` submits it again under a new name",
             ]
+            advice = list_advice(failure, self._job.memory_limit, self._own(self._job)) if failure else []
             if reason == "DeadlineExceeded":
                 todo.insert(0, "raise activeDeadlineSeconds and submit it again")
+            elif advice:
+                todo = [*advice, *todo]
             elif reason == "ReachedMaxRestarts":
                 todo.append("if the cause was outside the program: `run --max-restarts`, or maxRestarts of its runtime")
         return self._make(
@@ -352,7 +363,7 @@ class _Explainer:
         if times:
             yield f"restarted {times} time{'s' if times > 1 else ''}" + (f" of at most {most}" if most else "")
         if self._job.failure:
-            yield describe_failure(self._job.failure)
+            yield f"last failure: {summarize_failure(self._job.failure)}"
         end = _find_deadline_end(self._view, self._job)
         if end is not None:
             left = (end - self._now.wall).total_seconds()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trainmaster.api.meta import GVR, Fields, Object
-from trainmaster.api.reading import NOTHING
+from trainmaster.api.reading import NOTHING, read_text
 from trainmaster.api.training.failures import summarize_failure
 from trainmaster.jobs.models.objects import ObjectModel
 
@@ -80,6 +80,11 @@ class TrainingJob(ObjectModel):
     def runtime(self) -> Fields:
         """The reference to its runtime; empty for a kind without runtimes."""
         return NOTHING
+
+    @property
+    def memory_limit(self) -> str:
+        """The memory that each rank may use; "" if the job does not limit it."""
+        return read_text(self.spec, "trainer", "resourcesPerNode", "limits", "memory")
 
     @property
     def is_suspended(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.view.objects import make_condition, make_trainjob
+from trainmaster.api.training.advice import list_advice
 from trainmaster.cli import exits
 from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, choose_code
 from trainmaster.cli.view.model import Model
@@ -52,7 +53,8 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
 
 def test_what_ran_out_of_memory_is_told_what_helps() -> None:
     seen = make_model("Failed", failure={"rank": 0, "exitCode": 137, "signal": 9, "reason": "OOMKilled"})
-    assert "ask for more with --memory" in "\n".join(build_ending(FollowingEnd.OVER, seen, HERE, NOW))
+    text = "\n".join(build_ending(FollowingEnd.OVER, seen, HERE, NOW, advise=list_advice))
+    assert "raise it with `run --memory`" in text
 
 
 def test_under_torchrun_the_place_is_that_of_the_program() -> None:

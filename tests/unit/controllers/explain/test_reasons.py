@@ -88,6 +88,40 @@ def test_a_failed_job_is_told_how_to_go_on() -> None:
     assert "--max-restarts" in found.unblock[2]
 
 
+def make_failed(reason: str, message: str = "", **spec: Object) -> Object:
+    condition = {"type": "Failed", "status": "True", "reason": "ReachedMaxRestarts", "lastTransitionTime": ago(5)}
+    failure = {"rank": 1, "replicatedJob": "node", "exitCode": 137, "reason": reason, "message": message}
+    job = make(status={"conditions": [condition], "failure": failure})
+    job["spec"].update(spec)
+    return job
+
+
+def test_a_job_that_ran_out_of_memory_is_told_to_raise_it_and_not_to_try_again() -> None:
+    resources = {"resourcesPerNode": {"limits": {"memory": "256Mi"}}}
+    found = ask(make_failed("OOMKilled", trainer=resources))
+    assert found.unblock[0].startswith("it used more memory than its limit of 256Mi: raise it with `run --memory`")
+    assert "--max-restarts" not in " ".join(found.unblock)
+    assert ask(make_failed("OOMKilled")).unblock[0].startswith("it used more memory than its limit: raise it")
+
+
+def test_the_reason_of_a_failed_job_is_the_one_of_all_commands() -> None:
+    trace = 'Traceback (most recent call last):\n  File "/workspace/code/a.py", line 3\nValueError: no'
+    found = ask(make_failed("Error", trace))
+    assert found.sentence.endswith("(ReachedMaxRestarts): rank 1: exit code 137: ValueError: no, at a.py:3")
+
+
+def test_a_missing_module_is_suggested_as_a_package_only_if_the_job_does_not_bring_it() -> None:
+    world, error = World(), "ModuleNotFoundError: No module named 'cv2'"
+    world.add(TRAIN_JOBS, make_failed("Error", error))
+    texts = {}
+    for name, own in (("known", {"train"}), ("own", {"train", "cv2"}), ("unknown", None)):
+        found = explain(world, "default", "a", Now(NOW), own=lambda job, own=own: own)  # type: ignore[misc]
+        assert found is not None
+        texts[name] = " ".join(found.unblock)
+    assert "`run --package opencv-python` installs it" in texts["known"]
+    assert "--package" not in texts["own"] + texts["unknown"]
+
+
 def test_a_pod_that_lacks_something_makes_its_job_one_that_waits() -> None:
     world = World()
     world.add(TRAIN_JOBS, make())
