@@ -8,7 +8,6 @@ route's own checks look at the rest.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
 from fastapi import Request, Response
@@ -49,20 +48,21 @@ class ValueChecks(Generic[M]):
         except Problem:
             # Something else is wrong too, such as a template; it is reported once the request fits.
             return problem
-        more = [error for error in found if not self._follows(error, problem)]
+        known = {_get_place(error) for error in problem.errors}
+        tops = {place.partition("/")[0] for place in known}
+        settled = {field for group in self.related if group & tops for field in group}
+        more = [error for error in found if not _follows(_get_place(error), known, settled)]
         return invalid([*problem.errors, *more], hint=problem.hint)
-
-    def _follows(self, error: FieldProblem, problem: Problem) -> bool:
-        """Whether the field, or one that is checked with it, is reported already."""
-        place, known = _get_place(error), {_get_place(one) for one in problem.errors}
-        if any(place == one or place.startswith(f"{one}/") for one in known):
-            return True
-        tops = {one.split("/")[0] for one in known}
-        return any(place.split("/")[0] in group and tops & group for group in self.related)
 
 
 def _get_place(error: FieldProblem) -> str:
     return error.pointer.removeprefix("/") or error.parameter
+
+
+def _follows(place: str, known: set[str], settled: set[str]) -> bool:
+    """Whether the field, what contains it, or a field that is checked with it is reported already."""
+    parts = place.split("/")
+    return parts[0] in settled or any("/".join(parts[:count]) in known for count in range(1, len(parts) + 1))
 
 
 def build_route_class(checks_of: Mapping[str, ValueChecks[Any]]) -> type[APIRoute]:
@@ -91,35 +91,44 @@ def build_route_class(checks_of: Mapping[str, ValueChecks[Any]]) -> type[APIRout
 
 def repair(model: type[M], sent: Mapping[str, Any]) -> M | None:
     """The request with an empty value for everything that does not fit; None if there is no such request."""
-    data = deepcopy(dict(sent))
+    draft = _Draft(sent)
     for _ in range(_ROUNDS):
         try:
-            return model.model_validate(data)
+            return model.model_validate(draft.data)
         except ValidationError as error:
             for one in error.errors(include_url=False, include_input=False):
-                _replace(data, one["loc"], is_missing=one["type"] == "missing")
+                draft.replace(one["loc"], is_missing=one["type"] == "missing")
     return None
 
 
-def _replace(data: dict[str, Any], location: tuple[str | int, ...], *, is_missing: bool) -> None:
-    parent: Any = data
-    for part in location[:-1]:
-        parent = _step_into(parent, part)
-    last = location[-1]
-    if isinstance(parent, dict) and is_missing:
-        parent[last] = ""
-    elif isinstance(parent, dict):
-        parent.pop(last, None)
-    elif isinstance(parent, list) and isinstance(last, int) and last < len(parent):
-        # An element has to keep its place: the places of the others are reported.
-        parent[last] = {} if parent[last] == "" else ""
-    else:
-        data.pop(str(location[0]), None)
+class _Draft:
+    """A request that can be changed. Only the containers that change are copied, each once: requests can be large."""
 
+    def __init__(self, sent: Mapping[str, Any]) -> None:
+        self.data = dict(sent)
+        self._own: dict[int, Any] = {id(self.data): self.data}
 
-def _step_into(parent: Any, part: str | int) -> Any:
-    if isinstance(parent, dict):
-        return parent.get(part)
-    if isinstance(parent, list) and isinstance(part, int) and part < len(parent):
-        return parent[part]
-    return None
+    def replace(self, location: tuple[str | int, ...], *, is_missing: bool) -> None:
+        parent: Any = self.data
+        for part in location[:-1]:
+            parent = self._step_into(parent, part)
+        last = location[-1]
+        if isinstance(parent, dict) and is_missing:
+            parent[last] = ""
+        elif isinstance(parent, dict):
+            parent.pop(last, None)
+        elif isinstance(parent, list) and isinstance(last, int) and last < len(parent):
+            # An element has to keep its place: the places of the others are reported.
+            parent[last] = {} if parent[last] == "" else ""
+        else:
+            self.data.pop(str(location[0]), None)
+
+    def _step_into(self, parent: Any, part: str | int) -> Any:
+        is_known = isinstance(parent, dict) and part in parent
+        if not is_known and not (isinstance(parent, list) and isinstance(part, int) and part < len(parent)):
+            return None
+        child = parent[part]
+        if isinstance(child, dict | list) and id(child) not in self._own:
+            child = parent[part] = child.copy()
+            self._own[id(child)] = child
+        return child

@@ -128,6 +128,7 @@ def find_problem(tenant: str, gangs: list[tuple[int, Fields]], hard: Fields) -> 
         advice = build_raise_advice(tenant, {OBJECT_BYTES: str(size * _SHARE)})
         return (
             f"its {pods} Pods would take {size} bytes as objects, and those of one job may take {int(most)}, a "
-            f"quarter of the tenant's object bytes; use fewer Pods, or put large values into a ConfigMap; {advice}"
+            f"quarter of the tenant's object bytes, {NEVER}; use fewer Pods, or put large values into a ConfigMap; "
+            f"{advice}"
         )
     return ""
