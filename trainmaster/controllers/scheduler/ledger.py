@@ -440,7 +440,7 @@ def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
     """None if the Pod uses nothing and is not waiting here. `known`: the previous entry of the Pod."""
     pod = Pod(raw)
     meta, spec = pod.meta, pod.spec
-    gang, part = _find_gang(pod)
+    gang, part = _read_membership(pod)
     stage = _find_stage(pod, is_ganged=bool(gang))
     if stage is None:
         return None
@@ -465,7 +465,7 @@ def _read_entry(raw: Object, known: LedgerEntry | None) -> LedgerEntry | None:
     )
 
 
-def _find_gang(pod: Pod) -> tuple[str, tuple[int, str]]:
+def _read_membership(pod: Pod) -> tuple[str, tuple[int, str]]:
     """The gang of a Pod and its part in it; ("", ALONE) for a Pod that is a gang of its own."""
     gang = read_gang(pod.raw)
     if gang:

@@ -94,7 +94,7 @@ def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
     generation = int(job.meta.get("generation", 0))
     is_same = before is not None and (before.uid, before.generation) == (job.uid, generation) and generation > 0
     roles = before.roles if is_same and before is not None else tuple(_read_v1_roles(job))
-    started = str(job.status.get("startTime") or "")
+    started = read_text(job.status, "startTime")
     return GangShape(
         uid=job.uid,
         namespace=job.namespace,
