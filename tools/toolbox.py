@@ -42,7 +42,7 @@ class Program:
     name: str
     module: str
     package: str
-    """Of upstream, or a folder of the pinning module with source of ours."""
+    """Of upstream, or "." for source of ours beside the pins."""
     manifests: Mapping[str, str] | None = None
     """Name beside the program -> "module path:folder or file" in the Go module cache."""
 
@@ -66,7 +66,7 @@ PROGRAMS = {
             },
         ),
         Program("kwok", "managers", "sigs.k8s.io/kwok/cmd/kwok", {"kustomize": "sigs.k8s.io/kwok:kustomize"}),
-        Program("typed-client", "managers", "./typedclient"),
+        Program("typed-client", "typedclient", "."),
     )
 }
 
@@ -272,8 +272,8 @@ def program_key(program: Program) -> str:
     """Hash of all that decides what the built program is."""
     folder = GO_MODULES / program.module
     pins = [(folder / name).read_bytes() for name in ("go.mod", "go.sum")]
-    if program.package.startswith("./"):
-        pins += [file.read_bytes() for file in sorted((folder / program.package).glob("*.go"))]
+    if program.package == ".":
+        pins += [file.read_bytes() for file in sorted(folder.glob("*.go"))]
     return content_hash([*pins, program.package, link_flags(program), json.dumps(program.manifests, sort_keys=True)])
 
 

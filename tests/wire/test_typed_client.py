@@ -12,6 +12,9 @@ from trainmaster.api.declaring import catalogue
 
 pytestmark = pytest.mark.wire
 
+UNTYPED = {"MXJob"}
+"""training-operator 1.9 has no types for them any more."""
+
 
 def test_go_can_write_back_every_kind(target: Target, namespace: str, tmp_path: Path) -> None:
     written = write_back(target, namespace, tmp_path)
@@ -21,4 +24,4 @@ def test_go_can_write_back_every_kind(target: Target, namespace: str, tmp_path: 
 
 def test_there_is_an_object_of_every_kind_that_clients_may_update() -> None:
     served = {kind.kind for kind in catalogue.build().kinds if "update" in kind.verbs}
-    assert served - {get_kind(obj).kind for obj in read_objects("any")} == set()
+    assert served - {get_kind(obj).kind for obj in read_objects("any")} == UNTYPED

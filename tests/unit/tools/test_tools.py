@@ -60,7 +60,7 @@ def test_the_key_of_a_program_of_ours_changes_with_its_source(tmp_path: Path, mo
     monkeypatch.setattr(toolbox, "GO_MODULES", tmp_path / "go")
     ours, upstreams = PROGRAMS["typed-client"], PROGRAMS["jobset"]
     before = program_key(ours), program_key(upstreams)
-    with (tmp_path / "go" / "managers" / "typedclient" / "main.go").open("a") as source:
+    with (tmp_path / "go" / "typedclient" / "main.go").open("a") as source:
         source.write("// changed\n")
     assert program_key(ours) != before[0]
     assert program_key(upstreams) == before[1]

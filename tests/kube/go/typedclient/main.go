@@ -16,6 +16,7 @@ import (
 	"os"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	kubeflow "github.com/kubeflow/training-operator/pkg/apis/kubeflow.org/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,7 @@ func run(server, token, ca string) error {
 	c := client{http.Client{Transport: transport}, server, token, runtime.NewScheme()}
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, rbacv1.AddToScheme,
-		schedulingv1.AddToScheme, storagev1.AddToScheme, jobset.AddToScheme, trainer.AddToScheme,
+		schedulingv1.AddToScheme, storagev1.AddToScheme, jobset.AddToScheme, trainer.AddToScheme, kubeflow.AddToScheme,
 	} {
 		if err := add(c.scheme); err != nil {
 			return err
@@ -153,6 +154,18 @@ func change(object runtime.Object, value string) error {
 		typed.Spec.Suspend = &suspend
 	case *trainer.TrainJob:
 		typed.Spec.Suspend = &suspend
+	case *kubeflow.JAXJob:
+		typed.Spec.RunPolicy.Suspend = &suspend
+	case *kubeflow.MPIJob:
+		typed.Spec.RunPolicy.Suspend = &suspend
+	case *kubeflow.PaddleJob:
+		typed.Spec.RunPolicy.Suspend = &suspend
+	case *kubeflow.PyTorchJob:
+		typed.Spec.RunPolicy.Suspend = &suspend
+	case *kubeflow.TFJob:
+		typed.Spec.RunPolicy.Suspend = &suspend
+	case *kubeflow.XGBoostJob:
+		typed.Spec.RunPolicy.Suspend = &suspend
 	}
 	return nil
 }
