@@ -89,7 +89,7 @@ def test_exec_passes_input_outputs_and_the_exit_code_on(busy: Person) -> None:
         (("second", "--", "ls"), 7, "trainmaster explain second -n default"),
         (("first", "--rank", "9", "--", "ls"), 7, "running: node-0"),
         (("first", "--", "/no/such/program"), 1, "no such file"),
-        (("first", "-c", "none", "--", "ls"), 1, "none"),
+        (("first", "-c", "none", "--", "ls"), 7, "has no container none: it has node"),
         (("first", "--rank", "-1", "--", "ls"), 2, "--rank must be 0 or more"),
     ],
 )

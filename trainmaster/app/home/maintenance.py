@@ -24,6 +24,7 @@ from trainmaster.node.shims.pod_directory import list_live, read_found
 from trainmaster.shim.protocol import Paths
 from trainmaster.store import backup as copies
 from trainmaster.store.contract import StoreError
+from trainmaster.store.database import sync_directory
 from trainmaster.store.sqlite import SqliteStore
 from trainmaster.version import __version__
 
@@ -99,6 +100,7 @@ def restore(home: Home, path: Path, keep: Collection[str] = ()) -> tuple[int, Pa
         if home.store.exists():
             home.store.rmdir()
         draft.rename(home.store)
+        sync_directory(home.root)
         return revision, aside
 
 

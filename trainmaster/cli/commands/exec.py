@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
     async def work(client: Client) -> int:
         pod = await get_pod(client, options.namespace, options.job, rank, job)
-        name = getattr(options, "container", "") or _choose_container(pod)
+        name = choose_container(pod, getattr(options, "container", ""))
         wanted = ExecOptions(command, name, stdin=stdin, tty=on_terminal)
         async with open_exec(config, options.namespace, pod["metadata"]["name"], wanted) as session:
             return await _converse(session, context, wanted)
@@ -119,9 +119,13 @@ async def get_pod(client: Client, namespace: str, name: str, rank: int | None, j
     raise exits.Failure(f"{text}: `trainmaster explain {name} -n {namespace}` says why", exits.NOT_FOUND)
 
 
-def _choose_container(pod: Object) -> str:
+def choose_container(pod: Object, wanted: str = "") -> str:
+    """The wanted container, otherwise the trainer's. If there is none, the Failure lists what exists."""
     names: Sequence[str] = [container["name"] for container in pod["spec"]["containers"]]
-    return NODE if NODE in names else names[0]
+    if wanted and wanted not in names:
+        text = f"Pod {pod['metadata']['name']} has no container {wanted}: it has {', '.join(names)}"
+        raise exits.Failure(text, exits.NOT_FOUND)
+    return wanted or (NODE if NODE in names else names[0])
 
 
 async def _converse(session: ExecSession, context: CommandContext, wanted: ExecOptions) -> int:
