@@ -11,6 +11,7 @@ unless their name says that they are a result.
 from __future__ import annotations
 
 import heapq
+import itertools
 import os
 import re
 import stat
@@ -48,7 +49,8 @@ def list_scratch(directory: Path) -> list[tuple[Path, str]]:
 
 def find_lost(attempt: int, rank: int, entries: Iterable[tuple[TreeEntry, str]]) -> LostFiles | None:
     """`entries`: what may be lost, with how the program names its directory. None if nothing is worth mentioning."""
-    found = [(entry.status.st_size, prefix + _show(entry.path)) for entry, prefix in entries if _is_missed(entry)]
+    first = itertools.islice(entries, _MOST_ENTRIES)
+    found = [(entry.status.st_size, prefix + _show(entry.path)) for entry, prefix in first if _is_missed(entry)]
     if not found:
         return None
     largest = heapq.nlargest(_NAMED, found)
