@@ -101,7 +101,7 @@ class Outputs:
         """What the Pod may have left; None if it wrote nothing, or everything was done before. Does not block."""
         try:
             note: dict[str, Any] = orjson.loads((directory / NOTE).read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # empty after a power failure
             return None
         view = _find_view(Path(note["view"]), layered=note["layered"]) if "view" in note else None
         # Earlier versions wrote notes for rank 0 only.

@@ -241,6 +241,13 @@ def test_a_note_of_an_earlier_version_is_that_of_rank_0(tmp_path: Path) -> None:
     assert stage.keep() == 1
 
 
+def test_a_note_that_a_power_cut_left_empty_stops_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    (stage.directory / outputs.NOTE).write_bytes(b"")
+    (stage.view / "loss.csv").write_text("1")
+    assert stage.outputs.find_finished(stage.directory) is None
+
+
 def test_what_is_lost_is_what_somebody_would_miss(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.note()
