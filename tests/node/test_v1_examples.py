@@ -1,0 +1,54 @@
+"""The workshop of `examples/v1`, with real kubectl and real frameworks: what its users type, and what they see."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.training import EXAMPLES, Lab, training
+
+pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
+
+LOSS = re.compile(r"step +\d+ loss ([0-9.]+)")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with training(tmp_path_factory.mktemp("training-v1") / "home") as lab:
+        yield lab
+
+
+def kubectl(lab: Lab, *words: str) -> str:
+    """What it prints, once it ends well."""
+    command = ["kubectl", "--kubeconfig", str(lab.server.kubeconfig), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=lab.limit)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_workshop_runs_with_its_own_commands(lab: Lab) -> None:
+    assert "pytorchjob.kubeflow.org/pytorch-dist-job created" in kubectl(
+        lab, "apply", "-k", str(EXAMPLES / "v1/overlay")
+    )
+    log = kubectl(lab, "logs", "-n", "pytorch", "-f", "pytorch-dist-job-master-0", "--pod-running-timeout=120s")
+    assert [f"rank {rank} of 3" for rank in (0,) if f"rank {rank} of 3 has joined" not in log] == []
+    losses = [float(found) for found in LOSS.findall(log)]
+    assert len(losses) > 5 and losses[-1] < losses[0] / 2, log
+    kubectl(lab, "wait", "-n", "pytorch", "--for=condition=Succeeded", "pytorchjob/pytorch-dist-job", "--timeout=120s")
+    listed = kubectl(lab, "get", "-n", "pytorch", "pytorchjob")
+    assert re.search(r"^pytorch-dist-job +Succeeded +\S+$", listed, re.MULTILINE), listed
+    described = kubectl(lab, "describe", "-n", "pytorch", "pytorchjob", "pytorch-dist-job")
+    for text in ("PyTorchJob pytorch-dist-job is successfully completed.", "Created pod: pytorch-dist-job-worker-1"):
+        assert text in described
+    pods = kubectl(lab, "get", "-n", "pytorch", "pods", "-o", "name").split()
+    assert pods == [f"pod/pytorch-dist-job-{name}" for name in ("master-0", "worker-0", "worker-1")]
+    for worker in (0, 1):
+        assert f"rank {worker + 1} of 3 has joined" in kubectl(
+            lab, "logs", "-n", "pytorch", f"pytorch-dist-job-worker-{worker}", "-c", "pytorch"
+        )
+    kubectl(lab, "delete", "-n", "pytorch", "pytorchjob", "pytorch-dist-job")
+    lab.wait_until(lambda: not kubectl(lab, "get", "-n", "pytorch", "pods", "-o", "name"), "its Pods are gone")
+    kubectl(lab, "delete", "-k", str(EXAMPLES / "v1/overlay"), "--ignore-not-found")
