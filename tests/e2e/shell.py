@@ -36,7 +36,7 @@ class Person:
 
     def __init__(self, home: Path, kubectl: Path) -> None:
         self.home = home
-        self._kubectl = kubectl
+        self.kubectl_path = kubectl
 
     def trainmaster(self, *arguments: str, environ: Mapping[str, str] | None = None) -> Answer:
         full = clean_environ({"TRAINMASTER_HOME": str(self.home), **(environ or {})})
@@ -49,7 +49,7 @@ class Person:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.home / "kubeconfig")}
-        answer = _run([str(self._kubectl), *arguments], {**environ, **SHORT_LIVED}, stdin)
+        answer = _run([str(self.kubectl_path), *arguments], {**environ, **SHORT_LIVED}, stdin)
         assert answer.code == 0, f"kubectl {' '.join(arguments)}: {answer.err}"
         return answer.out
 

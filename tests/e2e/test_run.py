@@ -38,6 +38,13 @@ if os.environ["PET_NODE_RANK"] == "1":
     advance()
 __import__("time").sleep(60)
 """
+ASK = """
+print("hello", input("name? "))
+answer = 41
+breakpoint()
+answer += 1
+print("the answer is", answer)
+"""
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
 
 
@@ -360,6 +367,42 @@ def test_a_server_of_another_version_is_named_with_the_way_to_restart_it(runner:
 
 
 # Last: it ends the server.
+
+
+def test_standard_input_reaches_the_program_up_to_its_end(runner: Runner) -> None:
+    done = subprocess.run(
+        command("run", "--stdin", "--no-code", "--", "sh", "-c", "read first; echo first $first; wc -c"),
+        env=runner.environ(),
+        cwd=runner.project,
+        input=b"one\n" + b"x" * 300_000,
+        capture_output=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [b"first", b"one", b"300000"]
+
+
+def test_a_debugger_has_the_terminal_and_outlives_the_server(runner: Runner) -> None:
+    (runner.project / "ask.py").write_text(ASK)
+    with runner.open("run", "--stdin", "--name", "ask", "ask.py") as terminal:
+        terminal.wait_for("name?")
+        terminal.type("Ann\r")
+        terminal.wait_for("hello Ann", "(Pdb)")
+        os.kill(json.loads((runner.home / "server.json").read_text())["pid"], signal.SIGKILL)
+        assert terminal.end() == 244
+        assert terminal.mode == terminal.before
+        pod = re.search(r"kubectl attach -it (ask-node-0-0-\w+) -n default", terminal.text)
+    assert pod is not None
+    assert runner.trainmaster("up", "--detach").code == 0
+    attach = [str(runner.kubectl_path), "--kubeconfig", str(runner.home / "kubeconfig"), "attach", "-it", pod[1]]
+    with Terminal(attach, runner.environ()) as terminal:
+        terminal.wait_for("If you don't see a command prompt")
+        terminal.type("p answer\r")
+        terminal.wait_for("41")
+        terminal.type("c\r")
+        terminal.wait_for("the answer is 42")
+        terminal.end()
+    assert runner.trainmaster("watch", "ask").code == 0
 
 
 def test_when_the_server_dies_the_run_says_so_the_job_lives_and_the_next_command_takes_it_over(runner: Runner) -> None:

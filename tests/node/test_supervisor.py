@@ -298,11 +298,17 @@ def test_attaching_gives_its_input_once_and_a_copy_of_its_output(tmp_path: Path)
         await shims.wait_for_log("u", "ready")
         answer, fds = await shims.supervisor.request("u", "attach", container="main", streams=["stdin", "stdout"])
         assert answer["streams"] == ["stdin", "stdout"]
-        os.write(fds[0], b"typed\n")
+        assert os.read(fds[1], 1000) == b"ready\n", "what it printed before the first client came"
+        os.write(fds[0], b"typed ")
+        wire.close_all(fds)
+        # As if the control plane had died: the input does not end, and another client goes on.
+        _, fds = await shims.supervisor.request("u", "attach", container="main", streams=["stdin", "stdout"])
+        os.write(fds[0], b"on\n")
         os.close(fds[0])
+        await shims.supervisor.request("u", "close_input", container="main")
         await shims.wait_ended("u")
-        assert os.read(fds[1], 1000) == b"typed\nend\n"
-        assert shims.read_log("u") == "ready\ntyped\nend\n"
+        assert os.read(fds[1], 1000).endswith(b"on\nend\n")
+        assert shims.read_log("u") == "ready\ntyped on\nend\n"
         os.close(fds[1])
 
     run(tmp_path, test)

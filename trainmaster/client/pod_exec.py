@@ -1,4 +1,5 @@
-"""Runs a program in a Pod's container over a WebSocket: any Kubernetes API server from 1.29 on, including ours.
+"""Runs a program in a Pod's container, or attaches to the one that runs there, over a WebSocket: any Kubernetes API
+server from 1.29 on, including ours.
 
     async with open_exec(config, "default", "my-pod", ExecOptions(["sh"], stdin=True, tty=True)) as session:
         async for channel, data in session.outputs(): ...
@@ -6,7 +7,7 @@
 
 Channels have the numbers that Kubernetes defines. At the end a Status with the exit code arrives on the error channel.
 The newer subprotocol (v5) can signal the end of our input, the older one cannot. The framing is implemented here,
-because our HTTP client has no WebSockets and the client side is short. Used by `trainmaster exec`.
+because our HTTP client has no WebSockets and the client side is short. Used by `trainmaster exec` and `run --stdin`.
 
 Invariant: at most one frame is buffered, and writing waits for a slow server.
 """
@@ -48,10 +49,13 @@ _PIECE = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ExecOptions:
-    command: Sequence[str]
+    command: Sequence[str] = ()
+    """() to attach to the container's own program."""
     container: str = ""
     stdin: bool = False
     tty: bool = False
+    output: bool = True
+    """Whether to receive its output."""
 
 
 class ExecSession:
@@ -154,9 +158,10 @@ def _build_target(config: ClusterConfig, namespace: str, pod: str, wanted: ExecO
     query: list[tuple[str, str]] = [("command", word) for word in wanted.command]
     if wanted.container:
         query.append(("container", wanted.container))
-    asked = {"stdin": wanted.stdin, "stdout": True, "stderr": not wanted.tty, "tty": wanted.tty}
+    has_errors = wanted.output and not wanted.tty
+    asked = {"stdin": wanted.stdin, "stdout": wanted.output, "stderr": has_errors, "tty": wanted.tty}
     query += [(name, "true") for name, value in asked.items() if value]
-    path = build_path(PODS, namespace, pod, "exec")
+    path = build_path(PODS, namespace, pod, "exec" if wanted.command else "attach")
     return f"{urlsplit(config.server).path.rstrip('/')}{path}?{urlencode(query)}"
 
 

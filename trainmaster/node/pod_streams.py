@@ -148,7 +148,7 @@ class ExecutedProgram:
         if self._input is not None:
             await self._input.write(data)
 
-    def close_input(self) -> None:
+    async def close_input(self) -> None:
         """Does nothing for a terminal, whose program continues."""
         if self._input is not None and self._terminal < 0:
             self._input.close()
@@ -210,10 +210,15 @@ class AttachedProgram:
         if self._input is not None:
             await self._input.write(data)
 
-    def close_input(self) -> None:
+    async def close_input(self) -> None:
         """With `stdinOnce` the program sees the end of its input, otherwise the next client can continue."""
-        if self._input is not None:
-            self._input.close()
+        if self._input is None:
+            return
+        self._input.close()
+        try:
+            await self._supervisor.request(self._uid, "close_input", container=self._container)
+        except ShimError:
+            return  # it has exited, or its shim is of a version that has closed its end already
 
     async def resize(self, columns: int, rows: int) -> None:
         try:

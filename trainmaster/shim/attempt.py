@@ -28,6 +28,8 @@ _DRAIN_SECONDS = 1.0
 _LAST_READS = 64
 """More reads than a full pipe or terminal needs; beyond that somebody is still writing."""
 _RETRY_SECONDS = 1.0
+_UNSEEN_BYTES = 1 << 16
+"""How much output is kept for the first client that attaches to a container with an input."""
 
 _WINDOW_SECONDS = 0.25
 _PUMP_SHARE = 0.2
@@ -80,6 +82,8 @@ class Attempt:
         self._reason = b""
         self._outputs: dict[int, bytes] = {}
         self._copies: dict[int, bytes] = {}
+        self._unseen = {STDOUT: bytearray(), STDERR: bytearray()} if spec.stdin else {}
+        """The end of each output, for the first client that attaches."""
         self._status: int | None = None
         self._died_at = 0.0
         self._drain: Timer | None = None
@@ -245,6 +249,9 @@ class Attempt:
         self._output_bytes += len(data)
         stream = self._outputs[fd]
         self._sink.feed(stream, data)
+        if self._unseen:
+            self._unseen[stream] += data
+            del self._unseen[stream][:-_UNSEEN_BYTES]
         for copy, wanted in tuple(self._copies.items()):
             if wanted == stream:
                 self._copy(copy, data)
@@ -257,10 +264,17 @@ class Attempt:
             os.close(fd)
 
     def add_copy(self, fd: int, stream: bytes) -> None:
-        """Sends a copy of the output to `fd` from now on. A slow reader misses part of it."""
+        """Sends a copy of the output to `fd` from now on, after what no client has seen yet. A slow reader misses part
+        of it."""
         os.set_blocking(fd, False)
         self._copies[fd] = stream
         self._loop.add(fd, lambda _: self._drop_copy(fd), 0)
+        if self._unseen.get(stream):
+            self._copy(fd, bytes(self._unseen[stream]))
+
+    def forget_unseen(self) -> None:
+        """A client sees everything from now on."""
+        self._unseen = {}
 
     def _copy(self, fd: int, data: bytes) -> None:
         try:

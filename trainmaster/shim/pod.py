@@ -68,6 +68,7 @@ class SandboxedPod:
             "pause": self._op_pause,
             "exec": self._op_exec,
             "attach": self._op_attach,
+            "close_input": self._op_close_input,
             "resize": self._op_resize,
             "connect": self._op_connect,
             "listen": self._op_listen,
@@ -363,6 +364,10 @@ class SandboxedPod:
     def _op_attach(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
         names, fds = sessions.attach(self._get_running(request), list(request.get("streams") or ()))
         return {"streams": names, "tty": self._get_running(request).spec.tty}, fds
+
+    def _op_close_input(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
+        sessions.close_input(self._get_running(request))
+        return {}, []
 
     def _op_resize(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
         if "exec_id" in request:

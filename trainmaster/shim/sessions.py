@@ -105,8 +105,9 @@ def resize(terminal: int, rows: int, columns: int) -> None:
 def attach(attempt: Attempt, wanted: list[str]) -> tuple[list[str], list[int]]:
     """Names of streams and a descriptor for each, which the caller closes: stdin for writing, others for reading.
 
-    With `stdinOnce` the shim closes its own end, so that the program sees the end of its input when the client
-    disconnects.
+    The shim keeps its own end of the input: if the control plane is killed, the program waits for the next client
+    instead of taking half of its input for all of it. The first client to attach to a container with an input also
+    gets what the program has printed before, such as its prompt.
     """
     names: list[str] = []
     fds: list[int] = []
@@ -114,9 +115,6 @@ def attach(attempt: Attempt, wanted: list[str]) -> tuple[list[str], list[int]]:
         if "stdin" in wanted and attempt.input is not None:
             fds.append(os.dup(attempt.input))
             names.append("stdin")
-            if attempt.spec.stdin_once and not attempt.spec.tty:
-                os.close(attempt.input)
-                attempt.input = None
         for name, stream in (("stdout", STDOUT), ("stderr", STDERR)):
             if name in wanted and not (attempt.spec.tty and stream == STDERR):
                 fds.append(_open_copy(attempt, stream))
@@ -124,7 +122,15 @@ def attach(attempt: Attempt, wanted: list[str]) -> tuple[list[str], list[int]]:
     except OSError as error:
         close_all(fds)
         raise SessionError(f"cannot attach: {error.strerror}") from error
+    attempt.forget_unseen()
     return names, fds
+
+
+def close_input(attempt: Attempt) -> None:
+    """The client that wrote to it is done: with `stdinOnce` the program sees the end of its input."""
+    if attempt.input is not None and attempt.spec.stdin_once and not attempt.spec.tty:
+        os.close(attempt.input)
+        attempt.input = None
 
 
 def _open_copy(attempt: Attempt, stream: bytes) -> int:

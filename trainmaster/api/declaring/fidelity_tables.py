@@ -63,8 +63,8 @@ CONTAINER: FidelityTable = {
     "restartPolicyRules": R,
     "securityContext": SECURITY_CONTEXT,
     "startupProbe": H,
-    "stdin": H,
-    "stdinOnce": H,
+    "stdin": (H, "the first client to attach also gets the last 64 KiB that were printed before"),
+    "stdinOnce": (H, "a server that is stopped or killed is no client: the input stays open for the next one"),
     "terminationMessagePath": (
         A,
         "as on a cluster; the plain level rewrites it in command, arguments and variables, and sets "

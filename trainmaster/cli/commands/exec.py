@@ -10,28 +10,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import signal
-import sys
-import termios
-import tty
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS
 from trainmaster.api.training.steps import NODE
-from trainmaster.cli import exits, streams
+from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_job
 from trainmaster.cli.servers.connection import add_server, call, get_server
 from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.view import conversation
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.client.pod_exec import STDERR, ExecOptions, ExecSession, open_exec
+from trainmaster.client.pod_exec import ExecOptions, ExecSession, open_exec
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.scopes import Scope
-
-_PIECE = 64 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,13 +126,13 @@ async def _converse(session: ExecSession, context: CommandContext, wanted: ExecO
     async with AsyncExitStack() as stack:
         scope = await stack.enter_async_context(Scope("exec"))
         if wanted.tty:
-            stack.enter_context(_raw(context))
-            stack.enter_context(_following_size(session))
+            stack.enter_context(conversation.raw_terminal(context))
+            stack.enter_context(conversation.following_size(session))
         if wanted.stdin:
-            pieces = await stack.enter_async_context(_reading(context))
+            pieces = await stack.enter_async_context(conversation.reading(context))
             scope.spawn(_pump(session, pieces), name="exec.stdin")
         async for channel, data in session.outputs():
-            _show(context, channel, data)
+            conversation.show_output(context, channel, data)
     assert session.code is not None, "outputs end with it"
     return session.code
 
@@ -147,86 +141,3 @@ async def _pump(session: ExecSession, pieces: asyncio.Queue[bytes]) -> None:
     while data := await pieces.get():
         await session.write(data)
     session.close_input()
-
-
-@asynccontextmanager
-async def _reading(context: CommandContext) -> AsyncIterator[asyncio.Queue[bytes]]:
-    """A queue of data from standard input; b"" is the end. Regular files are read in a thread."""
-    pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
-    loop = asyncio.get_running_loop()
-    descriptor = context.stdin.fileno()
-
-    async def read() -> None:
-        while True:
-            data = await loop.run_in_executor(None, os.read, descriptor, _PIECE)
-            await pieces.put(data)
-            if not data:
-                return
-
-    async def watch() -> None:
-        while True:
-            ready = asyncio.Event()
-            loop.add_reader(descriptor, ready.set)
-            try:
-                await ready.wait()
-            finally:
-                # Before reading: otherwise the reader fires again, and the next read blocks the event loop.
-                loop.remove_reader(descriptor)
-            data = os.read(descriptor, _PIECE)
-            await pieces.put(data)
-            if not data:
-                return
-
-    async with Scope("exec.input") as scope:
-        try:
-            loop.add_reader(descriptor, lambda: None)
-            loop.remove_reader(descriptor)
-            scope.spawn(watch(), name="exec.read")
-        except PermissionError:  # epoll does not support regular files
-            scope.spawn(read(), name="exec.read")
-        yield pieces
-
-
-def _show(context: CommandContext, channel: int, data: bytes) -> None:
-    stream = context.err if channel == STDERR else context.out
-    try:
-        stream.flush()
-        view = memoryview(data)
-        while view:
-            view = view[os.write(stream.fileno(), view) :]
-    except OSError as error:
-        if not streams.is_gone(error):
-            raise
-        streams.discard(stream)
-        if stream is context.out:  # nobody reads the output, as with `| head`: end the program
-            raise BrokenPipeError(error.errno, error.strerror) from None
-
-
-@contextmanager
-def _raw(context: CommandContext) -> Iterator[None]:
-    """Puts the terminal in raw mode, so that every key goes to the program, and restores it afterwards."""
-    descriptor = context.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    try:
-        tty.setraw(descriptor)
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-@contextmanager
-def _following_size(session: ExecSession) -> Iterator[None]:
-    def tell() -> None:
-        try:
-            size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
-        except OSError:
-            return
-        session.resize(size.columns, size.lines)
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGWINCH, tell)
-    try:
-        tell()
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGWINCH)

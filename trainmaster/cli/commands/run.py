@@ -24,6 +24,7 @@ from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.servers import StartingServer
 from trainmaster.cli.servers.flags import add_server
 from trainmaster.cli.spans import parse_span
+from trainmaster.cli.terminal import is_terminal
 from trainmaster.jobs.compose.request import JobRequest, RequestedMount, SecretVariable
 from trainmaster.kit.ids import SystemIds
 
@@ -88,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--code", default="", metavar="DIR", help="directory with the code (default: the current one)")
     add("--code-limit", default="1Gi", metavar="SIZE", help="maximum size of the code (default 1Gi)")
     add("--no-code", action="store_true", help="do not upload code; the image contains it")
+    add("-i", "--stdin", action="store_true", help="connect your terminal, or standard input, with rank 0")
     add("-d", "--detach", action="store_true", help="submit the job and return")
     add("--dry-run", action="store_true", help="print the manifest instead of submitting it")
     add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: one object per line")
@@ -98,6 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     try:
         program = TrainingProgram.read(options)
+        if options.stdin:
+            run_options.check_stdin(options, wants_tty=wants_tty(options, context))
         request = build_request(options, context, program)
         if options.dry_run:
             from trainmaster.cli.launch import flow
@@ -155,7 +159,14 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         ),
         ttl_seconds=_read_span("--ttl", options.ttl),
         deadline_seconds=_read_span("--deadline", options.deadline),
+        stdin=options.stdin,
+        tty=options.stdin and wants_tty(options, context),
     )
+
+
+def wants_tty(options: argparse.Namespace, context: CommandContext) -> bool:
+    """Whether the program gets a terminal with `--stdin`: if there is one on both sides."""
+    return options.output_format != "json" and is_terminal(context.stdin) and is_terminal(context.out)
 
 
 def _read_span(option: str, text: str) -> int | None:

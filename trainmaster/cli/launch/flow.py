@@ -10,11 +10,11 @@ import asyncio
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.steps import get_ml_policy, get_template_spec, list_jobs
+from trainmaster.api.training.steps import NODE, find_trainer, get_ml_policy, get_template_spec, list_jobs
 from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
@@ -27,7 +27,12 @@ from trainmaster.cli.servers.connection import explain
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.compose.request import JobRequest, MountedCode
 from trainmaster.jobs.compose.trainjob import ComposedJob, compose
-from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.kit.clock import SystemClock
+
+if TYPE_CHECKING:
+    from trainmaster.cli.view.attaching import Attachment
+    from trainmaster.cli.view.following import FollowedJob
+    from trainmaster.client.kubeconfig import ClusterConfig
 
 
 def print_manifests(
@@ -97,8 +102,11 @@ async def _run(
         for text in client.warnings:
             context.note(f"trainmaster: warning: {text}")
         client.warnings.clear()
+        from trainmaster.cli.view import following  # after submitting, while the job starts
+
         root = None if code is None else program.root
-        return await _show(options, context, client, clock, trainjob, server, root)
+        job = following.FollowedJob(options, context, client, clock, trainjob, server.home, root)
+        return await _show(job, _build_attachment(job, config, request, base) if request.stdin else None)
     except StatusError as error:
         text = explain_ended(server.home) or str(explain(error, config, options))
         raise exits.Failure(text, exits.RUN_NO_SERVER) from None
@@ -143,23 +151,22 @@ def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> 
     return code.send(program.root, home, options.code_limit, program.script)
 
 
-async def _show(
-    options: argparse.Namespace,
-    context: CommandContext,
-    client: HttpClient,
-    clock: Clock,
-    trainjob: Object,
-    server: StartingServer,
-    root: Path | None,
-) -> int:
-    # Imported after submitting, while the job starts.
+async def _show(job: FollowedJob, attachment: Attachment | None) -> int:
     from trainmaster.cli.view import following
 
-    job = following.FollowedJob(options, context, client, clock, trainjob, server.home, root)
-    form = options.output_format or "text"
-    if options.detach:
+    form = job.options.output_format or "text"
+    if job.options.detach:
         return following.say_detached(job, form)
-    return await following.show(job, form, fresh=True)
+    return await following.show(job, form, fresh=True, attachment=attachment)
+
+
+def _build_attachment(job: FollowedJob, config: ClusterConfig, request: JobRequest, base: Object) -> Attachment:
+    # Imported here because few runs have a conversation.
+    from trainmaster.cli.view.attaching import Attachment
+
+    trainer = find_trainer(get_template_spec(base))
+    name = NODE if trainer is None else trainer["name"]
+    return Attachment(job.context, config, job.clock, job.namespace, name, tty=request.tty)
 
 
 def compile_job(

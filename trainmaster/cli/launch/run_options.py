@@ -10,6 +10,7 @@ A `RunOptionError` is one sentence that says how to write the option.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -113,6 +114,19 @@ def _check_secret(text: str, name: str) -> str:
 def _check_path(where: str, path: str) -> None:
     if not path.startswith("/") or ".." in PurePosixPath(path).parts or path == "/":
         raise RunOptionError(f"{where}: {path!r} must be an absolute path inside the job, such as /data")
+
+
+def check_stdin(options: argparse.Namespace, *, wants_tty: bool) -> None:
+    """Refuses `--stdin` with options that would leave a program waiting for input."""
+    if options.detach:
+        raise RunOptionError("--stdin and --detach contradict each other: `kubectl attach -i` talks to a detached job")
+    if not wants_tty and options.nodes > 1:
+        raise RunOptionError(
+            f"--stdin with --nodes {options.nodes} needs a terminal: only rank 0 gets the input, and the others would "
+            "wait for theirs"
+        )
+    if not wants_tty and options.max_restarts:
+        raise RunOptionError("--stdin with --max-restarts needs a terminal: input that was read cannot be read again")
 
 
 def parse_package(text: str, here: Path) -> list[str]:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.training.failures import read_failure_cause
@@ -25,6 +26,9 @@ from trainmaster.jobs.logs.lines import Stamped
 from trainmaster.jobs.logs.stream import watch_lines
 from trainmaster.jobs.lookups import count_nodes
 from trainmaster.kit.clock import Clock
+
+if TYPE_CHECKING:
+    from trainmaster.cli.view.attaching import Attachment
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +94,12 @@ def say_detached(job: FollowedJob, form: str) -> int:
     return exits.OK
 
 
-def _tell_submitted(job: FollowedJob, form: str, model: Model) -> None:
+def _tell_submitted(job: FollowedJob, form: str, model: Model, *, has_panel: bool) -> None:
     """Prints the job's name first, unless the panel shows it."""
     screen = model.screen
     if form == "json":
         job.context.say(json.dumps({"type": "submitted", "name": job.name, "namespace": job.namespace}))
-    elif not wants_panel(job.context, form):
+    elif not has_panel:
         nodes = f"{screen.nodes} node{'s' * (screen.nodes != 1)}"
         job.context.note(f"trainmaster: {job.name} is submitted ({nodes}, {screen.runtime})")
 
@@ -154,7 +158,7 @@ def _advise(job: FollowedJob, failure: Fields, *, fresh: bool) -> list[str]:
     return advice
 
 
-async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
+async def show(job: FollowedJob, form: str, *, fresh: bool, attachment: Attachment | None = None) -> int:
     """Shows the job until it is over; returns the exit code. `fresh`: it was just submitted and has no older logs."""
     # Errors are shown on the screen; log lines would overwrite it.
     logging.getLogger("trainmaster").addHandler(logging.NullHandler())
@@ -163,7 +167,7 @@ async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
         model.see_earlier(list_earlier_metrics(job))
     model.see_trainjob(job.trainjob)
     if fresh:
-        _tell_submitted(job, form, model)
+        _tell_submitted(job, form, model, has_panel=attachment is None and wants_panel(job.context, form))
     kept = _find_kept(job.home, fresh=fresh)
 
     def is_gone() -> str:
@@ -184,5 +188,6 @@ async def show(job: FollowedJob, form: str, *, fresh: bool) -> int:
         form=form,
         closing=lambda: _describe_outputs(job),
         advise=lambda failure: _advise(job, failure, fresh=fresh),
+        attachment=attachment,
     )
     return await show_job(showing)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
@@ -24,6 +24,9 @@ from trainmaster.cli.view.plain import Plain
 from trainmaster.cli.view.session import Followed, FollowingSession, Lines
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
+
+if TYPE_CHECKING:
+    from trainmaster.cli.view.attaching import Attachment
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class Showing:
     closing: Callable[[], list[str]] = lambda: []
     """The last lines for a finished job: where its outputs are."""
     advise: Advise = lambda failure: []
+    attachment: Attachment | None = None
+    """What connects the terminal with the program."""
 
 
 def build_address(options: argparse.Namespace, name: str) -> Address:
@@ -70,9 +75,9 @@ def _is_in_front(context: CommandContext) -> bool:
 
 async def show_job(showing: Showing) -> int:
     """Shows the job until it is over or the user leaves; returns the exit code."""
-    context, model = showing.context, showing.model
+    model = showing.model
     live, keyboard = _build_live(showing)
-    view: FollowingView = live or Plain(context, showing.form)
+    view: FollowingView = live or _build_plain(showing)
     session = FollowingSession(
         showing.client,
         showing.clock,
@@ -81,6 +86,7 @@ async def show_job(showing: Showing) -> int:
         showing.lines,
         is_gone=showing.is_gone,
         fold=showing.form == "text",
+        attachment=showing.attachment,
     )
     with Keyboard(session.answers, live, keyboard).listening():
         try:
@@ -93,18 +99,29 @@ async def show_job(showing: Showing) -> int:
     code = choose_code(followed.end, model.screen)
     if followed.end is FollowingEnd.OVER:
         lines += showing.closing()
+    elif showing.attachment is not None:
+        lines += showing.attachment.list_hints()
     _print_ending(showing, lines, code)
     return code
 
 
 def _build_live(showing: Showing) -> tuple[Live | None, TextIO | None]:
     context = showing.context
-    if not wants_panel(context, showing.form):
+    if showing.attachment is not None or not wants_panel(context, showing.form):
         return None, None
     keyboard = sys.stdin if sys.stdin is not None and terminal.is_terminal(sys.stdin) else None
     colours = terminal.has_colours(context)
     panel = Panel(context.out, keyboard, colours=colours)
     return Live(showing.model, panel, showing.clock, colours=colours, can_ask=keyboard is not None), keyboard
+
+
+def _build_plain(showing: Showing) -> Plain:
+    if showing.attachment is None or not showing.attachment.tty:
+        return Plain(showing.context, showing.form)
+    # Imported here because few runs have a conversation.
+    from trainmaster.cli.view.attaching import AttachedView
+
+    return AttachedView(showing.context, showing.attachment)
 
 
 def _print_ending(showing: Showing, lines: list[str], code: int) -> None:

@@ -8,10 +8,10 @@ always restored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS
@@ -26,6 +26,9 @@ from trainmaster.jobs.logs.contract import Entry, Line
 from trainmaster.jobs.logs.folding import LauncherFold
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
+
+if TYPE_CHECKING:
+    from trainmaster.cli.view.attaching import Attachment
 
 Lines: TypeAlias = Callable[[bool], AsyncGenerator[Entry, None]]
 """All lines of the job; the argument says whether to follow."""
@@ -63,6 +66,7 @@ class FollowingSession:
         *,
         is_gone: Callable[[], str] = lambda: "",
         fold: bool = True,
+        attachment: Attachment | None = None,
     ) -> None:
         """`is_gone` returns why the server will not come back by itself; "" if it may. `fold`: show one line instead of
         what torchrun prints about a failed worker."""
@@ -73,6 +77,7 @@ class FollowingSession:
         self._lines = lines
         self._is_gone = is_gone
         self._fold = LauncherFold() if fold else None
+        self._attachment = attachment
         self._over = asyncio.Event()
         self._empty = asyncio.Event()
         """Set when no Pod of the job is left."""
@@ -84,18 +89,23 @@ class FollowingSession:
     async def follow(self) -> Followed:
         self._view.open()
         try:
-            if await self._is_short():
+            if self._attachment is None and await self._is_short():
                 await self._read_lines(follow=False)
                 return Followed(FollowingEnd.OVER)
             async with Scope("run") as scope:
                 scope.spawn(self._watch_trainjob(), name="run.trainjob")
                 scope.spawn(self._watch_pods(), name="run.pods")
-                reading = scope.spawn(self._read_lines(), name="run.lines")
+                reading = [scope.spawn(self._read_lines(), name="run.lines")]
+                if self._attachment is not None:
+                    talking = self._attachment.follow(self.answers.detach.set)
+                    reading.append(scope.spawn(talking, name="run.attachment"))
                 scope.spawn_forever(self._refresh(), name="run.refresh")
                 followed = await self._wait(scope, reading)
                 scope.cancel()
             return followed
         finally:
+            for line in () if self._attachment is None else self._attachment.take_held():
+                self._print_line(line)
             self._show()
             self._view.close()
 
@@ -138,7 +148,7 @@ class FollowingSession:
         except TimeoutError:
             return  # it takes longer
 
-    async def _wait(self, scope: Scope, reading: asyncio.Task[None]) -> Followed:
+    async def _wait(self, scope: Scope, reading: Sequence[asyncio.Task[None]]) -> Followed:
         over = scope.spawn(self._over.wait(), name="run.over")
         detach = scope.spawn(self.answers.detach.wait(), name="run.detach")
         stop = scope.spawn(self.answers.stop.wait(), name="run.stop")
@@ -154,7 +164,7 @@ class FollowingSession:
                 return Followed(FollowingEnd.STOPPED)
         if self._gone.is_set():
             return Followed(FollowingEnd.LOST, self._why_gone)
-        await asyncio.wait((reading,), timeout=_DRAIN_SECONDS)
+        await asyncio.wait(reading, timeout=_DRAIN_SECONDS)
         return Followed(FollowingEnd.OVER)
 
     async def _stop(self) -> None:
@@ -218,6 +228,8 @@ class FollowingSession:
                 known.pop(uid, None)
             else:
                 known[uid] = obj
+                if self._attachment is not None:
+                    self._attachment.see_pod(obj)
             self._model.see_pod(obj, gone=kind == "DELETED")
             self._note_pods(known)
             self._show()
@@ -275,6 +287,10 @@ class FollowingSession:
             self._print(line)
 
     def _print(self, entry: Line) -> None:
+        for line in (entry,) if self._attachment is None else self._attachment.take_line(entry):
+            self._print_line(line)
+
+    def _print_line(self, entry: Line) -> None:
         screen = self._model.screen
         prefix = ""
         if entry.job != "node":

@@ -71,3 +71,7 @@ class JobRequest:
     ttl_seconds: int | None = None
     deadline_seconds: int | None = None
     is_suspended: bool = False
+    stdin: bool = False
+    """Whether a client will attach to the program and write to it."""
+    tty: bool = False
+    """Whether the program has a terminal."""

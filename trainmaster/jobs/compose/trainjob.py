@@ -28,6 +28,7 @@ from trainmaster.api.training.steps import (
     NODE,
     find_ancestor,
     find_container,
+    find_trainer,
     get_template_spec,
     list_containers,
     list_jobs,
@@ -242,7 +243,7 @@ def _copy_template(override: Fields) -> Object:
 
 def _derive(request: JobRequest, base: Object) -> Object | None:
     """A runtime like `base` with what a TrainJob cannot express; None if `base` suffices."""
-    if request.max_restarts is None and not request.secrets:
+    if request.max_restarts is None and not request.secrets and not request.stdin:
         return None
     spec = copy.deepcopy(base["spec"])
     jobset = spec["template"]["spec"]
@@ -250,6 +251,8 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
         _set_restarts(jobset, request.max_restarts)
     if request.secrets:
         _add_secrets(jobset, request.secrets)
+    if request.stdin:
+        _open_input(jobset, tty=request.tty)
     if spec == base["spec"]:
         return None
     name = base["metadata"]["name"]
@@ -283,3 +286,10 @@ def _add_secrets(jobset: Object, secrets: tuple[str, ...]) -> None:
             if container["name"] == NODE:
                 known = container.setdefault("envFrom", [])
                 known += [{"secretRef": {"name": name}} for name in secrets]
+
+
+def _open_input(jobset: Object, *, tty: bool) -> None:
+    """Without a terminal the input ends with the first client's, as with `kubectl run -i`."""
+    container = find_container(find_trainer(jobset) or {}, NODE)
+    if container is not None:
+        container |= {"stdin": True, "tty": True} if tty else {"stdin": True, "stdinOnce": True}

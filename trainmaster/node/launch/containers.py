@@ -108,6 +108,8 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
     if site.level == PLAIN:
         env[MESSAGE_VARIABLE] = given[message]
     env.update(site.variables)
+    if container.get("tty"):
+        env.setdefault("TERM", "xterm")  # as containerd does
     env.update({key: rewriter.rewrite_variable(key, text) for key, text in declared.items()})
     argv = [rewriter.rewrite(expand(part, declared)) for part in _build_command(container, image)]
     made = _list_made_directory(container, bound, site)

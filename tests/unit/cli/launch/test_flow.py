@@ -131,3 +131,11 @@ def test_spans_are_seconds_or_written_with_units() -> None:
     options = parse("--ttl", "90", "--deadline", "1h30m", "train.py")
     asked = build_request(options, CommandContext({}, io.StringIO(), io.StringIO()), TrainingProgram.read(options))
     assert (asked.ttl_seconds, asked.deadline_seconds) == (90, 5400)
+
+
+@pytest.mark.parametrize("words", [["-d"], ["--nodes", "2"], ["--max-restarts", "1"]])
+def test_input_that_a_program_would_wait_for_in_vain_is_refused(words: list[str]) -> None:
+    context = CommandContext({}, io.StringIO(), io.StringIO(), io.StringIO())
+    with pytest.raises(exits.Failure, match="--stdin") as caught:
+        run.run(parse("--stdin", *words, "train.py"), context)
+    assert caught.value.code == exits.RUN_USAGE

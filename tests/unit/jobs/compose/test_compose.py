@@ -273,3 +273,17 @@ def test_the_usual_causes_of_a_refusal_are_told_apart() -> None:
     found = [judge_refusal(error).value for error in errors]
     assert found == ["exists", "no-namespace", "quota", "no-runtime", "webhook", "other", "too-large"]
     assert [is_denied(error) for error in errors] == [False, False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(("runtime", "job"), [("torch-distributed", "node"), ("deepspeed-distributed", "launcher")])
+def test_the_program_that_is_talked_to_has_an_input(runtime: str, job: str) -> None:
+    for tty, want in ((True, {"stdin": True, "tty": True}), (False, {"stdin": True, "stdinOnce": True})):
+        composed = compose(make_request(max_restarts=None, stdin=True, tty=tty), load(runtime), SHAPE)
+        assert composed.runtime is not None
+        containers = {
+            entry["name"]: entry["template"]["spec"]["template"]["spec"]["containers"][0]
+            for entry in composed.runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        }
+        for name, container in containers.items():
+            found = {key: value for key, value in container.items() if key in ("stdin", "stdinOnce", "tty")}
+            assert found == (want if name == job else {}), name

@@ -79,6 +79,9 @@ class ProgramServer:
                 session.send_last(channels[ERROR], orjson.dumps(session.verdict.to_object()))
             raise
         finally:
+            if session.has_lost_peer:
+                # Not when this server stops: the program would take half of its input for all of it.
+                await finish(program.close_input(), limit=_CLOSE_SECONDS)
             await finish(program.close(), limit=_CLOSE_SECONDS)
         await self._tell(session, channels, build_end(code))
 
@@ -113,7 +116,7 @@ async def _copy_out(program: RunningProgram, name: str, channel: Channel) -> Non
 async def _copy_in(channel: Channel, program: RunningProgram) -> None:
     while data := await channel.read():
         await program.write(data)
-    program.close_input()
+    await program.close_input()
 
 
 async def _follow_size(channel: Channel, program: RunningProgram) -> None:

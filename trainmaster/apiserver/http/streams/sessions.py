@@ -28,6 +28,9 @@ _CLOSE_CHANNEL = 255
 class Wire(Protocol):
     """A connection after an upgrade."""
 
+    @property
+    def closing(self) -> bool: ...
+
     def write(self, data: bytes) -> None: ...
 
     async def wait_until_writable(self) -> None:
@@ -116,6 +119,11 @@ class StreamSession(ABC):
         self.ended = False
         self.verdict: StatusError | None = None
         """Why the client may not continue; set before the serving task is cancelled."""
+
+    @property
+    def has_lost_peer(self) -> bool:
+        """The connection is gone, and it was not this server that ended it."""
+        return self._wire.closing
 
     @abstractmethod
     def feed(self, data: bytes) -> None:

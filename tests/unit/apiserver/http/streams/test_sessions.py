@@ -34,6 +34,7 @@ class FakeWire:
         self.sent = b""
         self.held = False
         self.lingers = False
+        self.closing = False
 
     def write(self, data: bytes) -> None:
         if not self.lingers:
@@ -86,7 +87,7 @@ class FakeProgram:
     async def write(self, data: bytes) -> None:
         self.input += data
 
-    def close_input(self) -> None:
+    async def close_input(self) -> None:
         self.ended.set()
 
     async def resize(self, columns: int, rows: int) -> None:
