@@ -19,13 +19,16 @@ from trainmaster.api.labels import JOBSET_UID, OWNER, SUBMITTER
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
-from trainmaster.api.v1jobs.frameworks import API_VERSION
+from trainmaster.api.v1jobs.frameworks import API_VERSION, FRAMEWORKS
 
 TRAIN_JOB, JOB_SET, JOB, POD = "TrainJob", "JobSet", "Job", "Pod"
 
-_GROUPS = {TRAIN_JOB: TRAIN_JOBS, JOB_SET: JOB_SETS, JOB: JOBS}
-_OWNERS = {POD: (JOB,), JOB: (JOB_SET,), JOB_SET: (TRAIN_JOB,)}
-"""The kinds of controllers that Pods, Jobs and JobSets may have. Other kinds that create Pods are added under `POD`."""
+_V1 = {framework.kind: framework.gvr for framework in FRAMEWORKS}
+_GROUPS = {TRAIN_JOB: TRAIN_JOBS, JOB_SET: JOB_SETS, JOB: JOBS, **_V1}
+_OWNERS = {POD: (JOB, *_V1), JOB: (JOB_SET,), JOB_SET: (TRAIN_JOB,)}
+"""The kinds of controllers that Pods, Jobs and JobSets may have."""
+_TRAINING = frozenset((TRAIN_JOB, *_V1))
+_GANGS = frozenset((JOB_SET, *_V1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,12 @@ class Workload:
     """Uid of the object whose Pods start together and know each other; "" for a single Pod."""
     gang_name: str = ""
     is_owners: bool = False
-    """Whether the owner of the installation submitted its TrainJob."""
+    """Whether the owner of the installation submitted the job."""
 
     @property
     def trainjob(self) -> str:
-        """The uid of the TrainJob; "" if the Pod belongs to none."""
-        return self.uid if self.kind == TRAIN_JOB else ""
+        """The uid of the TrainJob or v1 job; "" if the Pod belongs to none."""
+        return self.uid if self.kind in _TRAINING else ""
 
 
 def find_controller(obj: Fields, kind: str) -> Reference | None:
@@ -87,10 +90,10 @@ def is_named(found: Object | None, reference: Reference) -> bool:
 def build_workload(obj: Fields, kind: str, above: Workload | None) -> Workload:
     """`above`: the workload of its verified controller; None if it has no controller."""
     meta = obj["metadata"]
-    is_gang = kind == JOB_SET
+    is_gang = kind in _GANGS
     if above is not None:
         return replace(above, gang=meta["uid"], gang_name=meta["name"]) if is_gang else above
-    is_owners = kind == TRAIN_JOB and read_annotations(obj).get(SUBMITTER) == OWNER
+    is_owners = kind in _TRAINING and read_annotations(obj).get(SUBMITTER) == OWNER
     own = Workload(kind, str(meta.get("namespace", "")), meta["name"], meta["uid"], is_owners=is_owners)
     return replace(own, gang=own.uid, gang_name=own.name) if is_gang else own
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from trainmaster.api.declaring.kinds import Kind
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
+from trainmaster.jobs.kinds import TRAINING_KINDS
 
 _REMEMBERED = 4096
 
 
 class DeletionWitness(Plugin):
-    """Records which user deletes a TrainJob, and with which program. In memory only: lost after a crash."""
+    """Records which user deletes a training job, and with which program. In memory only: lost after a crash."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, tuple[str, str]] = OrderedDict()
 
     def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
-        return kind.gvr == TRAIN_JOBS and operation is DELETE
+        return kind.kind in TRAINING_KINDS and operation is DELETE
 
     def validate(self, attributes: Attributes) -> None:
         if attributes.old is None or attributes.dry_run:

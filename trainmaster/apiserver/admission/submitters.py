@@ -1,4 +1,4 @@
-"""Records on a TrainJob that the owner of the installation created it. The node gives such jobs the owner's caches.
+"""Records on a training job that the owner of the installation created it. The node gives such jobs the owner's caches.
 
 Whatever a client writes into this annotation is replaced: at creation by what authentication found, later by what is
 stored. A job that others may change afterwards still belongs to its submitter; tenants' namespaces are excluded by the
@@ -10,8 +10,8 @@ from __future__ import annotations
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.labels import OWNER, SUBMITTER
 from trainmaster.api.reading import read_annotations
-from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.apiserver.admission.chain import CREATE, DELETE, AdmissionOperation, Attributes, Plugin
+from trainmaster.jobs.kinds import TRAINING_KINDS
 
 
 class Submitters(Plugin):
@@ -20,7 +20,7 @@ class Submitters(Plugin):
         self._owner = owner
 
     def concerns(self, kind: Kind, operation: AdmissionOperation) -> bool:
-        return kind.gvr == TRAIN_JOBS and operation is not DELETE
+        return kind.kind in TRAINING_KINDS and operation is not DELETE
 
     def mutate(self, attributes: Attributes) -> None:
         if attributes.operation is CREATE:

@@ -23,7 +23,6 @@ from trainmaster.api.resources import (
     JOB_SETS,
     JOBS,
     PODS,
-    TRAIN_JOBS,
     TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import StatusError
@@ -31,6 +30,7 @@ from trainmaster.bundles import BundleStore
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.history.archive import ArchiveError
 from trainmaster.history.code_mentions import list_mentioned
+from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
@@ -42,7 +42,8 @@ _EVERY_SECONDS = 6 * 3600.0
 _PAGE = 500
 # ConfigMaps contain snapshots of runtimes, which jobs use after the runtime is gone.
 _PLACES: tuple[GVR, ...] = (
-    TRAIN_JOBS, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, CONFIG_MAPS,
+    *(model.gvr for model in TRAINING_KINDS.values()),
+    TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, CONFIG_MAPS,
 )  # fmt: skip
 
 
