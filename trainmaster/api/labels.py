@@ -66,8 +66,8 @@ not 0. Attempts of a job are numbered across all its JobSets."""
 CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
 """Annotations on JobSets with internal state of the controllers; templates cannot set them."""
 SUBMITTER = "trainmaster.dev/submitter"
-"""Annotation on TrainJobs, by the API server: `OWNER` if the owner of the installation created it. Nobody can set or
-change it (`apiserver.admission.submitters`)."""
+"""Annotation on training jobs of all kinds, by the API server: `OWNER` if the owner of the installation created it.
+Nobody can set or change it (`apiserver.admission.submitters`)."""
 OWNER = "owner"
 RERUN_OF = "trainmaster.dev/rerun-of"
 """Annotation on TrainJobs, by `trainmaster restart`: name and uid of the finished TrainJob that it repeats."""

@@ -12,7 +12,7 @@ from trainmaster.api import labels
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
 from trainmaster.api.status import not_found
-from trainmaster.api.workloads import Workload, read_gang
+from trainmaster.api.workloads import Workload, build_workload, read_gang
 from trainmaster.client.contract import Client
 from trainmaster.node.workloads import Workloads
 from trainmaster.testing.cluster import running_cluster
@@ -58,6 +58,22 @@ def test_a_member_works_for_the_topmost_job() -> None:
         assert found.trainjob == chain.uid
 
     run(test)
+
+
+SIGNED = {"annotations": {labels.SUBMITTER: labels.OWNER}}
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "PyTorchJob"])
+def test_the_owner_submitted_what_the_server_has_marked(kind: str) -> None:
+    assert build_workload(build_pod(SIGNED), kind, None).is_owners
+    assert not build_workload(build_pod({}), kind, None).is_owners
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job", "JobSet"])
+def test_on_other_kinds_anybody_can_write_the_mark(kind: str) -> None:
+    assert not build_workload(build_pod(SIGNED), kind, None).is_owners
+    above = Workload("TrainJob", "default", "j", "uid")
+    assert not build_workload(build_pod(SIGNED), kind, above).is_owners
 
 
 def test_a_large_gang_costs_one_look_up_for_each_owner() -> None:
