@@ -237,4 +237,5 @@ def _tell_next(story: JobDetails) -> list[str]:
     if story.outputs:
         lines.append((f"{story.outputs} {name}", "what it wrote"))
     width = max(len(command) for command, _ in lines)
-    return [*story.advice, *(f"{command:<{width}}   {text}" for command, text in lines)]
+    advice = [terminal.clean(text) for text in story.advice]
+    return [*advice, *(f"{command:<{width}}   {text}" for command, text in lines)]

@@ -101,7 +101,8 @@ def _wrap(cell: str, width: int, most_lines: int) -> list[str]:
     import textwrap
 
     lines = textwrap.wrap(cell, width)
-    return [terminal.shorten(text, width) for text in [*lines[: most_lines - 1], " ".join(lines[most_lines - 1 :])]]
+    kept = [*lines[: most_lines - 1], *filter(None, (" ".join(lines[most_lines - 1 :]),))]
+    return [terminal.shorten(text, width) for text in kept]
 
 
 def _fit(widths: list[int], least: list[int], room: int) -> list[int]:

@@ -64,6 +64,9 @@ def test_the_last_column_can_have_several_lines_on_a_terminal() -> None:
         "load",
     ]
     assert second.count("\n") == 2 and second.endswith("…") and all(len(line) <= 50 for line in second.splitlines())
+    assert (
+        build_table(make(Terminal(), COLUMNS="50"), HEADER, [("a", "b", "x " * 20)], most_lines=3)[1].count("\n") == 1
+    )
     assert build_table(make(), HEADER, rows, most_lines=3)[1].endswith("in load"), "in a pipe a row is one line"
 
 

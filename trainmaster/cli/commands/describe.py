@@ -40,15 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     outputs = "" if is_cluster(options) else "trainmaster outputs list"
 
-    async def work(client: Client) -> list[JobDetails]:
-        return [await collect(client, options.namespace, name, outputs) for name in options.names]
-
     home = None if is_cluster(options) else context.home(options)
+
+    async def work(client: Client) -> list[JobDetails]:
+        found = [await collect(client, options.namespace, name, outputs) for name in options.names]
+        return [replace(one, advice=await list_job_advice(client, one.job, home)) for one in found]
+
     for number, story in enumerate(call(context, options, work)):
         if number:
             context.say()
-        if story.job.end_condition is not None:
-            story = replace(story, advice=list_job_advice(story.job, home))
         for line in build_page(context, story):
             context.say(line)
     return exits.OK

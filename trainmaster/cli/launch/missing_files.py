@@ -1,7 +1,7 @@
 """Suggests the `--volume` that makes a file of this machine available to a program that did not find it.
 
-Only for a job that this command has submitted itself: it looks for the file with the rights of the user who runs the
-command. Of the job of somebody else, the path would be a stranger's choice, and the answer would tell about our files.
+It looks for the file with the rights of the user who runs the command. Only for jobs of that user: in the output of
+somebody else's job, the path would be a stranger's choice.
 """
 
 from __future__ import annotations

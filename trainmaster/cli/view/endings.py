@@ -7,13 +7,11 @@ a lost server, have codes from 240 on (`cli.exits`).
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from typing import TypeAlias
 
-from trainmaster.api.meta import Fields
 from trainmaster.api.training.failures import describe_cause, read_failure_cause
 from trainmaster.cli import exits
 from trainmaster.cli.view import model
@@ -31,10 +29,6 @@ from trainmaster.shim.output.cause import FailureCause, excerpt, read_cause
 _LAST, _LAST_BYTES = 8, 4096
 _TRACE = 30
 """Number of lines of a traceback to show, from its end."""
-
-
-Advise: TypeAlias = Callable[[Fields], list[str]]
-"""Returns what helps against a failure (`status.failure`)."""
 
 
 class FollowingEnd(Enum):
@@ -77,9 +71,9 @@ def build_ending(
     address: Address,
     now: datetime,
     why: str = "",
-    advise: Advise = lambda failure: [],
+    advice: Sequence[str] = (),
 ) -> list[str]:
-    """The last lines, without the outputs, which the caller adds."""
+    """The last lines, without the outputs, which the caller adds. `advice`: what helps against its failure."""
     screen = seen.screen
     if end is FollowingEnd.DETACHED:
         return [f"detached; {screen.name} goes on", *_list_commands(address, "watch", "logs", "suspend", "delete")]
@@ -94,7 +88,7 @@ def build_ending(
         return [f"{screen.name} is complete{again} ({took})"]
     if screen.state == model.DELETED:
         return [f"{screen.name} was deleted before it ended ({took})", f"  {address.command('history get')}"]
-    return _describe_failed(seen, address, took, advise)
+    return _describe_failed(seen, address, took, advice)
 
 
 def build_detached(address: Address) -> list[str]:
@@ -102,7 +96,7 @@ def build_detached(address: Address) -> list[str]:
     return _list_commands(address, "watch", "logs", "suspend", "delete")
 
 
-def _describe_failed(seen: Model, address: Address, took: str, advise: Advise) -> list[str]:
+def _describe_failed(seen: Model, address: Address, took: str, advice: Sequence[str]) -> list[str]:
     screen, failure = seen.screen, seen.screen.failure
     if failure is None:
         return [
@@ -123,7 +117,7 @@ def _describe_failed(seen: Model, address: Address, took: str, advise: Advise) -
     if said and not (cause.is_certain and said == [cause.error]):
         lines.append("its traceback:" if cause.trace else "its last lines:")
         lines += [f"  | {strip_controls(line)}" for line in said]
-    lines += advise(failure)
+    lines += advice
     return [*lines, "to go on:", *_list_commands(address, "logs", "describe", logs=("--rank", str(rank)))]
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.training.failures import read_failure_cause
 from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
@@ -145,17 +144,12 @@ def list_earlier_metrics(job: FollowedJob) -> list[dict[str, float]]:
     return [point.metrics for point in points if point.at < current.at]
 
 
-def _advise(job: FollowedJob, failure: Fields, *, fresh: bool) -> list[str]:
+async def _advise(job: FollowedJob, failure: Fields) -> list[str]:
     """What helps against a failure of the job."""
     from trainmaster.cli.advising import list_job_advice
 
     trainjob = {**job.trainjob, "status": {"failure": failure}}
-    advice = list_job_advice(read_training_job(trainjob), job.home)
-    if fresh and job.home is not None:
-        from trainmaster.cli.launch.missing_files import suggest_volume
-
-        advice += filter(None, (suggest_volume(read_failure_cause(failure).error, Path.cwd(), job.code),))
-    return advice
+    return await list_job_advice(job.client, read_training_job(trainjob), job.home, job.code)
 
 
 async def show(job: FollowedJob, form: str, *, fresh: bool, attachment: Attachment | None = None) -> int:
@@ -187,7 +181,7 @@ async def show(job: FollowedJob, form: str, *, fresh: bool, attachment: Attachme
         is_gone=is_gone,
         form=form,
         closing=lambda: _describe_outputs(job),
-        advise=lambda failure: _advise(job, failure, fresh=fresh),
+        advise=lambda failure: _advise(job, failure),
         attachment=attachment,
     )
     return await show_job(showing)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from trainmaster.api.meta import Fields
+from trainmaster.api.status import StatusError
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.view.contract import FollowingView
-from trainmaster.cli.view.endings import Address, Advise, FollowingEnd, build_ending, choose_code
+from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, choose_code
 from trainmaster.cli.view.keys import Keyboard
 from trainmaster.cli.view.live import Live
 from trainmaster.cli.view.model import FAILED, Model
@@ -43,7 +45,8 @@ class Showing:
     form: str = "text"
     closing: Callable[[], list[str]] = lambda: []
     """The last lines for a finished job: where its outputs are."""
-    advise: Advise = lambda failure: []
+    advise: Callable[[Fields], Awaitable[list[str]]] | None = None
+    """Returns what helps against a failure (`status.failure`)."""
     attachment: Attachment | None = None
     """What connects the terminal with the program."""
 
@@ -95,7 +98,8 @@ async def show_job(showing: Showing) -> int:
             # The reader has closed the pipe, as in `run ... | head`; the job continues.
             followed = Followed(FollowingEnd.DETACHED)
     now = showing.clock.now()
-    lines = build_ending(followed.end, model, showing.address, now, followed.why, showing.advise)
+    advice = await _list_advice(showing, followed)
+    lines = build_ending(followed.end, model, showing.address, now, followed.why, advice)
     code = choose_code(followed.end, model.screen)
     if followed.end is FollowingEnd.OVER:
         lines += showing.closing()
@@ -103,6 +107,16 @@ async def show_job(showing: Showing) -> int:
         lines += showing.attachment.list_hints()
     _print_ending(showing, lines, code)
     return code
+
+
+async def _list_advice(showing: Showing, followed: Followed) -> list[str]:
+    screen = showing.model.screen
+    if showing.advise is None or followed.end is not FollowingEnd.OVER or screen.state != FAILED or not screen.failure:
+        return []
+    try:
+        return await showing.advise(screen.failure)
+    except (StatusError, OSError):
+        return []  # the server has just gone; the rest of the ending is known
 
 
 def _build_live(showing: Showing) -> tuple[Live | None, TextIO | None]:

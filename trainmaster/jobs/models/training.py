@@ -33,14 +33,16 @@ class TrainingState(NamedTuple):
     """CamelCase, for programs."""
     message: str = ""
     """For programs. For a failed job it includes the last lines of the rank, so it may have many lines."""
-    verdict: str = ""
-    """For a job that failed because of a rank: which one and how, in one line."""
+    failure: Fields | None = None
+    """For a job that failed because of a rank: which one and how."""
 
     @property
     def sentence(self) -> str:
         """For people; empty for a job that succeeded."""
-        if self.word == COMPLETE or self.verdict:
-            return self.verdict
+        if self.word == COMPLETE:
+            return ""
+        if self.failure is not None:
+            return summarize_failure(self.failure)
         return ": ".join(part for part in (self.reason, shorten_waiting(self.message)) if part)
 
     @property
@@ -194,12 +196,9 @@ class TrainingJob(ObjectModel):
         if condition is None:
             return None
         word, reason = self.ends[condition["type"]], condition.get("reason", "")
-        return TrainingState(word, reason, condition.get("message", ""), self._find_verdict(word, reason))
-
-    def _find_verdict(self, word: str, reason: str) -> str:
-        """A deadline is the reason even if a rank failed before."""
-        failure = self.failure
-        return "" if word != FAILED or failure is None or reason == "DeadlineExceeded" else summarize_failure(failure)
+        # A deadline is the reason even if a rank failed before.
+        failure = self.failure if word == FAILED and reason != "DeadlineExceeded" else None
+        return TrainingState(word, reason, condition.get("message", ""), failure)
 
 
 def shorten_waiting(message: str) -> str:

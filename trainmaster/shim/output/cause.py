@@ -154,16 +154,24 @@ def excerpt(lines: Iterable[str], most_lines: int, most_bytes: int) -> str:
     same of it as of the whole, unless the error itself is longer than that."""
     own, report = _read(lines)
     cause = _decide(own, report)
+    kept = _choose_lines(own, cause, most_lines, most_bytes)
+    if cause.is_certain and read_cause(kept).error != cause.error:
+        # Lines of many processes are mixed so that the rest reads differently.
+        kept = [cause.error.encode()[:most_bytes].decode(errors="ignore")]
+    return "\n".join(kept)
+
+
+def _choose_lines(own: Sequence[str], cause: FailureCause, most_lines: int, most_bytes: int) -> list[str]:
     if cause.trace:
         body = _shorten_trace(cause.trace, most_lines, most_bytes)
-        return "\n".join([*_take_last(_list_before(own, cause.at), most_lines - len(body), most_bytes, body), *body])
+        return [*_take_last(_list_before(own, cause.at), most_lines - len(body), most_bytes, body), *body]
     body = [cause.error] if cause.at < 0 and cause.error else []
     last = _take_last(own, most_lines - len(body), most_bytes, body)
     if cause.at >= 0 and cause.at < len(own) - len(last):
         # It is far from the end, for example because the stack of each thread was printed after it.
         body = [*(text[: most_bytes // 4] for text in own[cause.at : cause.at + 2]), _ELIDED]
-        return "\n".join([*body, *_take_last(own[cause.at + 2 :], most_lines - len(body), most_bytes, body)])
-    return "\n".join([*last, *body])
+        return [*body, *_take_last(own[cause.at + 2 :], most_lines - len(body), most_bytes, body)]
+    return [*last, *body]
 
 
 def shorten_output(text: str, end: str, most_lines: int, most_bytes: int) -> str:

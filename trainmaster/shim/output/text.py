@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from trainmaster.shim.output.launcher import HEADER
+from trainmaster.shim.output.tracebacks import split_prefix
 
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_]?)"
 _MESSAGES = ("message", "msg", "event", "text", "log")
@@ -31,7 +32,7 @@ def plain_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _split_header(text: str) -> Iterator[str]:
     before, found, after = text.partition(HEADER)
-    if found and before.strip(" |+") not in _MARGINS and not before.rstrip().endswith("]:"):
+    if found and split_prefix(before)[1].strip(" |+") not in _MARGINS:
         yield before
         yield found + after
     else:

@@ -53,7 +53,8 @@ def test_a_failed_job_ends_with_its_ranks_code_and_says_where_and_how_to_go_on()
 
 def test_what_ran_out_of_memory_is_told_what_helps() -> None:
     seen = make_model("Failed", failure={"rank": 0, "exitCode": 137, "signal": 9, "reason": "OOMKilled"})
-    text = "\n".join(build_ending(FollowingEnd.OVER, seen, HERE, NOW, advise=list_advice))
+    assert seen.screen.failure is not None
+    text = "\n".join(build_ending(FollowingEnd.OVER, seen, HERE, NOW, advice=list_advice(seen.screen.failure)))
     assert "raise it with `run --memory`" in text
 
 

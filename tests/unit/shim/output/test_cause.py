@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import traceback
 from collections.abc import Callable
 
@@ -208,6 +209,7 @@ def test_of_chained_exceptions_the_last_counts(fail: Callable[[], None]) -> None
 def test_of_a_group_the_first_exception_counts_and_the_others_are_counted() -> None:
     lines = ["step 3", *formatted(fail_as_group), "bye"]
     cause = read_cause(lines)
+    assert tell(read_cause(prefixed(1, lines))) == tell(cause)
     assert cause.error == "ValueError: bad shard 3 (the first of 2 exceptions in a group)"
     assert "test_cause.py" in cause.place and cause.place.endswith(" in fail")
     assert tell(read_cause(excerpt(lines, 12, 1024).splitlines())) == tell(cause)
@@ -228,3 +230,16 @@ def test_what_precedes_the_traceback_is_kept_where_there_is_room() -> None:
 def test_a_lost_connection_follows_from_another_failure(error: str) -> None:
     assert read_cause(deep(1, error)).is_consequence
     assert not read_cause(deep(1)).is_consequence
+
+
+def test_whatever_is_printed_is_read_and_kept_within_the_limits() -> None:
+    """Programs print what they like, and the end of a container must be recorded."""
+    chance = random.Random(7)
+    known = [line for lines, _ in CASES.values() if len(lines) < 100 for line in lines] + formatted(fail_as_group)
+    for _ in range(300):
+        count = chance.randrange(60)
+        lines = [chance.choice(("", "", "[rank1]: ")) + chance.choice(known) for _ in range(count)]
+        for most_lines, most_bytes in ((80, 2048), (12, 1024)):
+            kept = excerpt(lines, most_lines, most_bytes)
+            assert len(kept.split("\n")) <= most_lines and len(kept.encode()) <= most_bytes
+            assert isinstance(read_cause(kept.split("\n")).error, str)
