@@ -182,7 +182,7 @@ def test_a_deleted_job_is_not_taken_for_another_of_a_similar_name(shell: Shell) 
     for command in ("get", "describe", "wait", "suspend", "resume", "restart", "delete", "explain", "top"):
         assert shell(command, "good-sound") == exits.NOT_FOUND, command
         assert "default/good-sound was deleted at 2026-01-01T00:00:00Z (Complete); its record is kept" in shell.err
-        assert "`trainmaster history get good-sound`" in shell.err
+        assert "`trainmaster history get good-sound` shows how it ended" in shell.err
         assert "did you mean" not in shell.err
 
 

@@ -99,8 +99,9 @@ def explain_missing(options: argparse.Namespace, context: CommandContext, missin
         return missing
     job = missing.name if missing.namespace == "default" else f"{missing.name} -n {missing.namespace}"
     when = "" if record.deletion is None else f" at {record.deletion.at}"
+    how = ", before it had ended" if record.state == "Deleted" else f" ({record.state})"
     return exits.Failure(
-        f"{missing.namespace}/{missing.name} was deleted{when} ({record.state}); its record is kept: "
+        f"{missing.namespace}/{missing.name} was deleted{when}{how}; its record is kept: "
         f"`trainmaster history get {job}` shows how it ended, `trainmaster logs {job}` what it printed, "
         f"`trainmaster history rerun {job}` submits it again",
         missing.code,

@@ -30,6 +30,7 @@ STATE = {
     "gangs": "files shared by the Pods of a job",
     "logs": "the server's log and the audit log",
     "isolation.json": "what this machine can do",
+    "reserve": "",
     "control.sock": "",
     "server.json": "",
     "port": "",

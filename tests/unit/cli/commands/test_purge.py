@@ -35,6 +35,7 @@ class Owner:
         (self.root / "config.toml").write_text("")
         (self.root / "kubeconfig").write_text("secret")
         (self.root / "lock").touch()
+        (self.root / "reserve").touch()
         self.out = self.err = ""
 
     def __call__(self, *flags: str, types: str | None = None) -> int:
