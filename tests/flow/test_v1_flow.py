@@ -13,6 +13,7 @@ from trainmaster.api.resources import EVENTS, NODES, PODS, SERVICES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH, TENSORFLOW, XGBOOST, V1Framework
 from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -128,6 +129,9 @@ def test_a_worker_that_fails_under_never_fails_the_job() -> None:
         job = await finish(plant, PYTORCH, "Failed")
         final = job["status"]["conditions"][-1]
         assert final["message"] == "PyTorchJob a is failed because 1 Worker replica(s) failed."
+        failure = job["status"]["failure"]
+        assert (failure["replicatedJob"], failure["rank"], failure["exitCode"]) == ("worker", 0, 1)
+        assert PyTorchJob(job).state.sentence.startswith("worker 0: ValueError: run")
         assert job["status"]["completionTime"]
 
     flow(body, fail_workers(1))

@@ -30,6 +30,7 @@ from trainmaster.api.training.references import TRAINJOB_CONTROLLER
 from trainmaster.api.training.steps import get_runtime_spec, read_framework
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
+from trainmaster.controllers.failures import describe as describe_failure
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob import attempts, deadline, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
@@ -216,7 +217,7 @@ def _explain_foreign(jobset: JobSet) -> Waiting:
 def _note_news(draft: ObjectDraft, trainjob: TrainJob, waiting: Waiting | None, failure: Fields | None) -> None:
     """Emits events for a failure or a reason for waiting that is not in the stored status yet."""
     if failure is not None and failure != trainjob.failure:
-        draft.note(trainjob, verdict.REASON, _cut("", verdict.describe(failure)), warning=True)
+        draft.note(trainjob, verdict.REASON, _cut("", describe_failure(failure)), warning=True)
     if waiting is not None and trainjob.waiting.get("message") != waiting.message:
         if waiting.reason in (MISSING, TERMINATING, RESTARTING):
             asked = RESTARTING in (waiting.reason, trainjob.waiting_reason)

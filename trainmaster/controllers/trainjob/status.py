@@ -12,7 +12,7 @@ from datetime import datetime
 from trainmaster.api.conditions import build_condition
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.training.reports import is_left_over
-from trainmaster.controllers.trainjob.verdict import describe
+from trainmaster.controllers.failures import describe
 from trainmaster.controllers.waiting import Waiting, find_annotated
 from trainmaster.engine.draft import ObjectDraft
 from trainmaster.jobs.models.jobsets import JobSet

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainmaster.api.formats.numbers import find_count
+from trainmaster.api.labels import POD_ATTEMPT
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, SERVICE_ACCOUNTS, SERVICES
 from trainmaster.api.v1jobs.frameworks import MPI, WORKER
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.client.writes import Create
+from trainmaster.controllers.failures import FailedPod, choose_failure, read_failed_pod
 from trainmaster.controllers.v1jobs import mpi, outcome
 from trainmaster.controllers.v1jobs.census import ReplicaCensus, count_restarts_in_place, is_retried, take_census
 from trainmaster.controllers.v1jobs.claims import V1Children
@@ -76,6 +79,7 @@ class V1Pass:
         draft.start()
         draft.writes += self._children.adoptions
         draft.status["replicaStatuses"] = {name: group.describe(job) for name, group in self._census.items()}
+        draft.status["failure"] = choose_failure(job.failure, list(self._list_failures()))
         ended = outcome.find_outcome(job, self._census) or self._find_exceeded_limit()
         if ended is not None:
             self._finish(ended)
@@ -119,6 +123,13 @@ class V1Pass:
         return self._now.left(self._job.uid, "active", self.draft.status["startTime"], float(seconds))
 
     # Pods that failed
+
+    def _list_failures(self) -> Iterator[FailedPod]:
+        for group in self._census.values():
+            for index, pod in group.pods.items():
+                if pod.phase == "Failed":
+                    place = {"job": self._job.name, "replicatedJob": group.replica.word, "rank": index}
+                    yield read_failed_pod(pod, find_count(pod.annotations.get(POD_ATTEMPT)) or 0, place)
 
     def _list_uncounted(self) -> list[tuple[ReplicaCensus, Pod]]:
         """Failed Pods that will be replaced and are not counted yet."""
