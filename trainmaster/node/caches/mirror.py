@@ -56,6 +56,8 @@ class _Known:
     directories: dict[str, int] = field(default_factory=dict)
     """Its directories and their timestamps; -1 for one that does not exist."""
     shown: set[str] = field(default_factory=set)
+    inode: int = -1
+    """Of its place in the jobs' cache, which anybody may have deleted since; -1 if there was nothing to show."""
 
 
 class CacheMirror:
@@ -80,7 +82,15 @@ class CacheMirror:
 
     def _is_current(self, source: CacheSource) -> bool:
         known = self._known.get(source)
-        return known is not None and all(_read_time(path) == time for path, time in known.directories.items())
+        if known is None or known.inode != self._find_inode(source):
+            return False
+        return all(_read_time(path) == time for path, time in known.directories.items())
+
+    def _find_inode(self, source: CacheSource) -> int:
+        try:
+            return os.lstat(self._root / source.place).st_ino
+        except OSError:
+            return -1
 
     def _read(self, source: CacheSource) -> _Known:
         """Brings the links up to date with the source."""
@@ -93,6 +103,7 @@ class CacheMirror:
             _remove_dangling(cache, source.place)
         finally:
             os.close(cache)
+        known.inode = self._find_inode(source)
         return known
 
 

@@ -104,6 +104,15 @@ def test_a_cache_that_has_not_changed_is_not_read_again(owner: Owner, monkeypatc
     owner.refresh()
 
 
+def test_a_cache_that_was_deleted_is_filled_again(owner: Owner) -> None:
+    owner.put_model("c1", "config.json")
+    owner.refresh()
+    for folder in (owner.cache, owner.seen):
+        shutil.rmtree(folder)
+        owner.refresh()
+        assert owner.read_snapshot() == {"config.json": "config.json of c1"}
+
+
 def test_what_a_job_has_written_stays(owner: Owner) -> None:
     """It downloaded a newer revision, and a model that the owner downloads later."""
     owner.put_model("c1", "config.json")
