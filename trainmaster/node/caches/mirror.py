@@ -82,11 +82,11 @@ class CacheMirror:
 
     def _is_current(self, source: CacheSource) -> bool:
         known = self._known.get(source)
-        if known is None or known.inode != self._find_inode(source):
+        if known is None or known.inode != self._read_inode(source):
             return False
         return all(_read_time(path) == time for path, time in known.directories.items())
 
-    def _find_inode(self, source: CacheSource) -> int:
+    def _read_inode(self, source: CacheSource) -> int:
         try:
             return os.lstat(self._root / source.place).st_ino
         except OSError:
@@ -103,7 +103,7 @@ class CacheMirror:
             _remove_dangling(cache, source.place)
         finally:
             os.close(cache)
-        known.inode = self._find_inode(source)
+        known.inode = self._read_inode(source)
         return known
 
 
