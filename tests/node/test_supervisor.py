@@ -395,7 +395,9 @@ def test_a_shim_survives_nonsense(tmp_path: Path) -> None:
             with pytest.raises(ShimError):
                 await shims.supervisor.request("u", op, **fields)
         await shims.supervisor.signal("u", "main", signal.SIGKILL)
-        assert (await shims.wait_ended("u")).exited == Exited(137, (await shims.wait_ended("u")).exited.at, 9)
+        exited = (await shims.wait_ended("u")).exited
+        assert exited == Exited(137, exited.at, 9, memory=exited.memory)
+        assert exited.memory > 1 << 20, "the largest resident size"
 
     run(tmp_path, test)
 

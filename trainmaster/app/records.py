@@ -28,6 +28,7 @@ from trainmaster.jobs.kinds import find_place
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
+from trainmaster.shim.protocol import Exited, decode
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,16 @@ async def running_history(
         gather = ViewGather(view, view)
         keep_logs = partial(keep_pod_logs, directory, pods)
         limits = HistoryLimits(settings.keep_days * 86400, settings.max_bytes)
-        keeper = Keeper(archive, client, gather, clock, keep_logs=keep_logs, find_deleter=witness.find, limits=limits)
+        keeper = Keeper(
+            archive,
+            client,
+            gather,
+            clock,
+            keep_logs=keep_logs,
+            measure_memory=partial(read_memory, pods),
+            find_deleter=witness.find,
+            limits=limits,
+        )
         declare_history(metrics, keeper)
         async with Scope("history.events") as scope, keeper.running():
             scope.spawn_forever(gather.follow(), name="history.events")
@@ -115,3 +125,14 @@ def keep_pod_logs(archive: Path, pods: Path, pod: Object) -> None:
     place = find_place(pod)
     if place is not None:
         logs.keep(archive, str(place), pods / pod["metadata"]["uid"])
+
+
+def read_memory(pods: Path, pod: Object) -> int:
+    """The memory of the largest process of a Pod, as its shim has recorded it."""
+    found = 0
+    for path in (pods / pod["metadata"]["uid"] / "run").glob("*.exit.json"):
+        try:
+            found = max(found, decode(Exited, path.read_bytes()).memory)
+        except (OSError, ValueError, TypeError):
+            continue  # removed meanwhile, or damaged
+    return found

@@ -29,7 +29,7 @@ from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging, restores
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gathering import Gather
-from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record, merge
+from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, add_memory, build_record, merge
 from trainmaster.history.series import Point, read_point
 from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.models.jobsets import JobSet
@@ -60,6 +60,8 @@ T = TypeVar("T")
 
 KeepLogs = Callable[[Object], None]
 """Keeps the logs of one Pod, in a thread."""
+MeasureMemory = Callable[[Object], int]
+"""The memory of the largest process that a Pod had, in bytes; 0 if unknown. Called in a thread."""
 FindDeleter = Callable[[str], tuple[str, str] | None]
 """Who deleted the object with that uid, and why, if known."""
 
@@ -95,6 +97,7 @@ class Keeper:
         clock: Clock,
         *,
         keep_logs: KeepLogs | None = None,
+        measure_memory: MeasureMemory | None = None,
         find_deleter: FindDeleter = find_no_deleter,
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
@@ -105,6 +108,7 @@ class Keeper:
         self._gather = gather
         self._clock = clock
         self._keep_logs = keep_logs
+        self._measure_memory = measure_memory
         self._find_deleter = find_deleter
         self._limits = limits
         self._namespace = namespace
@@ -195,6 +199,8 @@ class Keeper:
         try:
             if self._keep_logs is not None:
                 await self._call(partial(_keep_all, self._keep_logs, sources))
+            if self._measure_memory is not None:
+                record = add_memory(record, await self._call(partial(_measure_all, self._measure_memory, sources)))
             if note:
                 await self._flush()
         except ArchiveError as error:
@@ -438,3 +444,7 @@ def _drop_report(job: TrainingJob) -> Object:
 def _keep_all(keep_logs: KeepLogs, sources: RecordSources) -> None:
     for pod in sources.pods:
         keep_logs(pod)
+
+
+def _measure_all(measure_memory: MeasureMemory, sources: RecordSources) -> dict[str, int]:
+    return {pod["metadata"]["uid"]: measure_memory(pod) for pod in sources.pods}

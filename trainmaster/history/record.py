@@ -6,8 +6,8 @@ be deleted), so it is completed from the first one (`merge`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from trainmaster.api.meta import Fields, Object
@@ -118,10 +118,19 @@ def merge(old: JobRecord, new: JobRecord) -> JobRecord:
 
 
 def _merge_by_uid(old: Sequence[Document], new: Sequence[Document]) -> list[Document]:
-    """Merged by uid: the newer version of each object, at the position of the older."""
+    """Merged by uid: the newer version of each object, at the position of the older. What only the older one says is
+    kept: the memory of a Pod is known as long as its directory exists."""
     merged = {entry["uid"]: entry for entry in old}
-    merged.update({entry["uid"]: entry for entry in new})
+    merged.update({entry["uid"]: {**merged.get(entry["uid"], {}), **entry} for entry in new})
     return list(merged.values())
+
+
+def add_memory(record: JobRecord, measured: Mapping[str, int]) -> JobRecord:
+    """The record with the memory of the largest process of each Pod, in bytes by uid."""
+    pods = [
+        {**pod, "memory": measured[pod["uid"]]} if measured.get(pod["uid"]) else pod for pod in record.document["pods"]
+    ]
+    return replace(record, document={**record.document, "pods": pods})
 
 
 def _strip(obj: Fields) -> Document:

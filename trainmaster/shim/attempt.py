@@ -86,6 +86,7 @@ class Attempt:
         """The end of each output, for the first client that attaches."""
         self._status: int | None = None
         self._died_at = 0.0
+        self._memory = 0
         self._drain: Timer | None = None
         self._tree_gone = False
 
@@ -307,8 +308,8 @@ class Attempt:
         self._over_limit = what
         self.signal(signal.SIGKILL)
 
-    def note_death(self, status: int) -> None:
-        self._status = status
+    def note_death(self, status: int, memory: int = 0) -> None:
+        self._status, self._memory = status, memory
         self._died_at = get_wall()
         self._read_report()
 
@@ -355,7 +356,8 @@ class Attempt:
         if self._over_limit == "pids":
             message = message or f"killed: more than {self._sandbox.pod.limits.pids} processes and threads"
         killed = self._sandbox.was_oom_killed(self.spec.name) or self._over_limit == "memory"
-        return exits.build_exited(self._status, self._died_at, message, oom_killed=killed)
+        exited = exits.build_exited(self._status, self._died_at, message, oom_killed=killed)
+        return replace(exited, memory=self._memory)
 
     def _record_end(self) -> None:
         """Writes the exit. On a full disk this is retried, and nobody is notified before it is on disk."""

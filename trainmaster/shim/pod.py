@@ -221,14 +221,14 @@ class SandboxedPod:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 break
             if pid == 0:
                 break
             for attempt in self._attempts.values():
                 if attempt.pid == pid and attempt.running:
-                    attempt.note_death(status)
+                    attempt.note_death(status, usage.ru_maxrss << 10)
             if pid == self._relay and not self.closed:
                 self._watch_listeners()
             session = self._sessions.pop(pid, None)

@@ -196,6 +196,8 @@ class Exited:
     error: str = ""
     message: str = ""
     """The termination message, or the last lines of the log, cut to 4096 bytes."""
+    memory: int = 0
+    """The largest resident size of one of its processes, in bytes; 0 if unknown."""
 
 
 _NEWER = frozenset({"layer", "sub_path", "reach", "allow", "segment"})

@@ -91,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-code", action="store_true", help="do not upload code; the image contains it")
     add("-i", "--stdin", action="store_true", help="connect your terminal, or standard input, with rank 0")
     add("-d", "--detach", action="store_true", help="submit the job and return")
+    add("-y", "--yes", action="store_true", help="do not ask whether the machine has enough memory")
     add("--dry-run", action="store_true", help="print the manifest instead of submitting it")
     add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: one object per line")
     add("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

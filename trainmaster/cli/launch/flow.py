@@ -90,6 +90,8 @@ async def _run(
         composed = compile_job(request, program, options, base, code)
         if server.home is not None:
             await _check_environment(options, context, client, program, base, server.home)
+        if server.home is not None and (request.nodes > 1 or request.processes not in ("", "1")):
+            _check_memory(options, context, request, program, base, composed, server.home)
         if request.resources or request.nodes > 1:
             from trainmaster.cli.launch import capacity
 
@@ -112,6 +114,28 @@ async def _run(
         raise exits.Failure(text, exits.RUN_NO_SERVER) from None
     finally:
         await client.close()
+
+
+def _check_memory(
+    options: argparse.Namespace,
+    context: CommandContext,
+    request: JobRequest,
+    program: TrainingProgram,
+    base: Object,
+    composed: ComposedJob,
+    home: Home,
+) -> None:
+    # Imported here because only jobs with several processes are checked.
+    from trainmaster.cli.launch import memory
+
+    if memory.has_request(request, base):
+        return
+    trainer = composed.trainjob["spec"]["trainer"]
+    words = [*trainer["command"], *trainer.get("args", ())]
+    # The arguments of a script may differ from run to run.
+    words = words[: len(words) - len(program.rest)] if program.script else words[:2]
+    estimate = memory.find_learned(home.history, words) or memory.get_usual(program.framework)
+    memory.confirm_memory(context, request, estimate, yes=options.yes)
 
 
 async def _check_environment(

@@ -62,7 +62,7 @@ def read_health(home: Path) -> NodeHealth:
     return NodeHealth(
         disk_bytes=disk.f_blocks * disk.f_frsize,
         disk_free_bytes=disk.f_bavail * disk.f_frsize,
-        memory_free_bytes=_read_free_memory(),
+        memory_free_bytes=read_free_memory(),
         processes=_count_processes(),
         processes_most=_read_number(Path("/proc/sys/kernel/pid_max"), _UNLIMITED),
         disk_path=str(home),
@@ -88,7 +88,7 @@ def _read_cpu_limit() -> int:
     return max(100, int(quota) * 1000 // int(period))
 
 
-def _read_free_memory() -> int:
+def read_free_memory() -> int:
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
