@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainmaster.shim.output.launcher import EXCEPTION, LauncherFilter
+from trainmaster.shim.output.launcher import HEADER, LauncherFilter
 from trainmaster.shim.output.text import plain_lines
 from trainmaster.shim.output.tracebacks import PythonTraceback, find_place, is_own_frame, list_tracebacks, split_prefix
 
@@ -42,7 +42,10 @@ _TORCHRUN = "torchrun: "
 _RULE = r"[=\-_*#~^\s]*$"
 _NEAR = 12
 """Lines. An error so soon after another one follows from it."""
-_ELIDED = "  ..."
+_ELIDED, _CUT = "  ...", " ..."
+"""In place of lines, and at the end of a line."""
+_WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
+"""Of a script that cannot be compiled, Python shows the line only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def _find_crash(lines: Sequence[str]) -> FailureCause | None:
     """The last crash; of several lines in a row that report it, the first."""
     found = -1
     for number in range(len(lines) - 1, -1, -1):
-        if 0 <= found - _NEAR > number:
+        if found >= 0 and number < found - _NEAR:
             break
         if re.match(_CRASH, split_prefix(lines[number])[1]):
             found = number
@@ -155,21 +158,23 @@ def excerpt(lines: Iterable[str], most_lines: int, most_bytes: int) -> str:
     own, report = _read(lines)
     cause = _decide(own, report)
     kept = _choose_lines(own, cause, most_lines, most_bytes)
-    if cause.is_certain and read_cause(kept).error != cause.error:
+    if cause.is_certain and not cause.error.startswith(read_cause(kept).error.removesuffix(_CUT) or "?"):
         # Lines of many processes are mixed so that the rest reads differently.
-        kept = [cause.error.encode()[:most_bytes].decode(errors="ignore")]
+        kept = [_cut(cause.error, most_bytes)]
     return "\n".join(kept)
 
 
 def _choose_lines(own: Sequence[str], cause: FailureCause, most_lines: int, most_bytes: int) -> list[str]:
     if cause.trace:
-        body = _shorten_trace(cause.trace, most_lines, most_bytes)
-        return [*_take_last(_list_before(own, cause.at), most_lines - len(body), most_bytes, body), *body]
+        is_cut = HEADER not in cause.trace[0] and not cause.error.startswith(_WITHOUT_HEADER)
+        body = _shorten_trace((*((HEADER, _ELIDED) if is_cut else ()), *cause.trace), most_lines, most_bytes)
+        before = _list_before(own, cause.at, most_lines)
+        return [*_take_last(before, most_lines - len(body), most_bytes, body), *body]
     body = [cause.error] if cause.at < 0 and cause.error else []
     last = _take_last(own, most_lines - len(body), most_bytes, body)
     if cause.at >= 0 and cause.at < len(own) - len(last):
         # It is far from the end, for example because the stack of each thread was printed after it.
-        body = [*(text[: most_bytes // 4] for text in own[cause.at : cause.at + 2]), _ELIDED]
+        body = [*(_cut(text, most_bytes // 4) for text in own[cause.at : cause.at + 2]), _ELIDED]
         return [*body, *_take_last(own[cause.at + 2 :], most_lines - len(body), most_bytes, body)]
     return [*last, *body]
 
@@ -184,22 +189,17 @@ def shorten_output(text: str, end: str, most_lines: int, most_bytes: int) -> str
     return excerpt(text.split("\n"), most_lines, most_bytes)
 
 
-def _list_before(own: Sequence[str], end: int) -> Sequence[str]:
+def _list_before(own: Sequence[str], end: int, most: int) -> Sequence[str]:
     """The lines before a traceback back to the one before it."""
     start = end
-    while start and not _is_of_trace(own[start - 1]):
+    while start > max(0, end - most) and not _is_of_trace(own[start - 1]):
         start -= 1
     return own[start:end]
 
 
 def _is_of_trace(line: str) -> bool:
     prefix, text = split_prefix(line)
-    return (
-        bool(prefix)
-        or text[:1].isspace()
-        or re.match(EXCEPTION, text) is not None
-        or re.match(_CRASH, text) is not None
-    )
+    return bool(prefix) or text[:1].isspace() or re.match(f"{_ERROR}|{_CRASH}", text) is not None
 
 
 def _take_last(lines: Sequence[str], most_lines: int, most_bytes: int, others: Sequence[str]) -> list[str]:
@@ -218,7 +218,7 @@ def _take_last(lines: Sequence[str], most_lines: int, most_bytes: int, others: S
 
 def _shorten_trace(trace: Sequence[str], most_lines: int, most_bytes: int) -> list[str]:
     """Keeps the exception and the program's own last frame, then as much as fits: the end first."""
-    lines = [text if len(text.encode()) <= most_bytes // 4 else f"{text[: most_bytes // 8]} ..." for text in trace]
+    lines = [_cut(text, most_bytes // 4) for text in trace]
     if not _fits(lines, most_lines, most_bytes):
         lines = [text for text in lines if not re.match(_RULE, text)]
     if _fits(lines, most_lines, most_bytes):
@@ -240,6 +240,12 @@ def _join(lines: Sequence[str], kept: set[int]) -> list[str]:
         joined += [_ELIDED] * (at > before + 1) + [lines[at]]
         before = at
     return joined
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """The beginning of a text that is too long."""
+    raw = text.encode()
+    return text if len(raw) <= most_bytes else raw[: most_bytes - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def _fits(lines: Sequence[str], most_lines: int, most_bytes: int) -> bool:

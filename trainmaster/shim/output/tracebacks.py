@@ -21,7 +21,8 @@ _GROUP = r"(?:\w+\.)*(?:Base)?ExceptionGroup: .*\((?P<count>\d{1,6}) sub-excepti
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _SYSTEM = (*_PACKAGES, "/lib/python", "/bin/", "<frozen ")
-_CODE = "/workspace/code/"
+_CODE = ("/workspace/code/", "/volumes/code/")
+"""Where the code of `run` is: in a sandbox, and at the plain level."""
 _MOST_MESSAGE = 10
 """Lines of an exception's message to keep."""
 
@@ -143,7 +144,7 @@ def find_place(lines: Sequence[str]) -> str:
 
 
 def _shorten_path(file: str) -> str:
-    for folder in (_CODE, *_PACKAGES):
+    for folder in (*_CODE, *_PACKAGES):
         file = file.rpartition(folder)[2]
     return file
 

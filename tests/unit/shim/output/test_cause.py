@@ -127,6 +127,7 @@ CASES = {
     "NCCL after another rank": ([*prefixed(0, deep(1, NCCL)), *prefixed(3, deep(3))], SENTENCE),
     "another rank is all that is known": (prefixed(0, deep(1, GLOO)), f"{GLOO}, at train.py:4 in load"),
     "stopped by torchrun while it failed": ([*prefixed(1, deep(3)), *STOPPED], SENTENCE),
+    "at the plain level": ([line.replace("/workspace", "/h/pods/1/volumes") for line in deep(2)], SENTENCE),
     "mpirun's prefix": ([f"[1,1]<stderr>:{line}" for line in deep(2)], SENTENCE),
     "behind a progress bar": (["", f"  0%|    | 0/9\r 50%|##  | 4/9 [00:01<00:00]{HEAD}", *deep(2)[1:]], SENTENCE),
     "a bar redrawn after it": ([*deep(2), "\r 50%|##  | 4/9\r 55%|##  | 5/9"], SENTENCE),
@@ -219,6 +220,17 @@ def test_of_a_deep_traceback_the_beginning_the_own_frame_and_the_end_are_kept() 
     kept = excerpt([*deep(500), WORKER.format(1), *LAUNCHER], 12, 1024).splitlines()
     assert kept[:4] == [HEAD, *OWN, "  ..."]
     assert kept[-1] == MISSING and kept[-3:-1] == [f'  File "{LIBRARY}", line 499, in call', "    return call()"]
+
+
+def test_an_error_that_is_too_long_keeps_its_beginning_and_its_traceback() -> None:
+    kept = excerpt([*deep(2, f"ValueError: {'x' * 3000}"), WORKER.format(1), *LAUNCHER], 24, 2048).splitlines()
+    assert kept[:3] == [HEAD, *OWN] and kept[-1].startswith("ValueError: xxx") and kept[-1].endswith("xxx ...")
+
+
+def test_a_traceback_whose_beginning_is_lost_has_one_again() -> None:
+    kept = excerpt(deep(500)[41:], 12, 1024).splitlines()
+    assert kept[:2] == [HEAD, "  ..."] and kept[-1] == MISSING
+    assert excerpt(CASES["a syntax error"][0], 12, 1024).splitlines() == CASES["a syntax error"][0]
 
 
 def test_what_precedes_the_traceback_is_kept_where_there_is_room() -> None:
