@@ -47,7 +47,8 @@ format: venv ## Format the code and sort imports
 bench: setup ## Benchmark against the real etcd and kube-apiserver; fails if a target is missed
 	@$(RUN) tools/benchrun.py $(ARGS)
 
-dist: venv ## Build wheel, sdist and checksums of the current commit in dist/; the same commit gives the same bytes
+dist: ## Build wheel, sdist and checksums of the current commit in dist/; the same commit gives the same bytes
+	@$(PYTHON) tools/bootstrap.py --package-only
 	@$(RUN) tools/dist.py
 
 distcheck: setup ## Install the wheel into an empty environment and run the e2e tests with it (ARGS="-x -k name" for pytest)

@@ -10,6 +10,7 @@ job that caused the start comes first.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -85,6 +86,7 @@ class Components:
         pods = await self._remove_stale(PODS)
         deployments = await self._remove_stale(DEPLOYMENTS)
         for name, check in self._checks.items():
+            await asyncio.sleep(0)  # the first time this takes longer than requests should wait
             trouble = check()
             await self._show_pod(name, pods.get(name), trouble)
             await self._show_deployment(name, deployments.get(name), trouble)
