@@ -62,7 +62,7 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "apis/apiextensions.k8s.io/v1": (
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
     ),
-    "apis/apps/v1": ("io.k8s.api.apps.v1.Deployment",),
+    "apis/apps/v1": ("io.k8s.api.apps.v1.Deployment", "io.k8s.api.autoscaling.v1.Scale"),
     "apis/authentication.k8s.io/v1": (
         "io.k8s.api.authentication.v1.SelfSubjectReview",
         "io.k8s.api.authentication.v1.TokenReview",

@@ -12,7 +12,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, NODES, PODS, SERVICES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH, TENSORFLOW, XGBOOST, V1Framework
-from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType
 from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.testing.virtual import run_virtual
 
@@ -58,6 +58,11 @@ async def finish(plant: Plant, framework: V1Framework, kind: str) -> Object:
 
 async def list_names(plant: Plant, gvr: GVR = PODS) -> list[str]:
     return [obj["metadata"]["name"] for obj in await plant.list_all(gvr)]
+
+
+async def list_selected(plant: Plant, selector: str) -> list[str]:
+    found = await plant.client.list(PODS, "default", ListOptions(label_selector=selector))
+    return [pod["metadata"]["name"] for pod in found.items]
 
 
 async def list_messages(plant: Plant, reason: str) -> list[str]:
@@ -231,10 +236,13 @@ def test_scaling_creates_and_deletes_workers() -> None:
         elastic = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 4}}
         await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Worker": 2}, "OnFailure", **elastic)))
         await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
-        for count in (3, 1):
-            change = {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": count}}}}
-            await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, change, "default")
+        whole = {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}}}
+        for count, change, subresource in ((3, {"spec": {"replicas": 3}}, "scale"), (1, whole, "")):
+            await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, change, "default", subresource=subresource)
             await plant.cluster.clock.sleep(2)
+            scale = await plant.client.get(PYTORCH.gvr, "a", "default", subresource="scale")
+            assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (count, count)
+            assert await list_selected(plant, scale["status"]["selector"]) == await list_names(plant)
             wanted = [f"a-worker-{index}" for index in range(count)]
             assert await list_names(plant) == await list_names(plant, SERVICES) == wanted
             job = await plant.client.get(PYTORCH.gvr, "a", "default")

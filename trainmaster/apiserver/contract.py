@@ -116,7 +116,7 @@ class Frames(Protocol):
 
 
 class Registry(Protocol):
-    def get(self, kind: Kind, namespace: str, name: str) -> Written: ...
+    def get(self, kind: Kind, namespace: str, name: str, *, subresource: str = "") -> Written: ...
 
     async def list(self, kind: Kind, namespace: str, options: ListOptions) -> ListPage:
         """Long lists are processed in slices, so that other requests wait at most a few milliseconds."""

@@ -87,9 +87,7 @@ class LocalClient:
 
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         kind = self._admit("get", gvr, namespace, name, subresource)
-        if subresource and not (subresource == "status" and kind.status):
-            raise status.unknown_path()
-        return stored.parse(self._registry.get(kind, namespace, name).value)
+        return stored.parse(self._registry.get(kind, namespace, name, subresource=subresource).value)
 
     async def list(self, gvr: GVR, namespace: str = "", options: ListOptions | None = None) -> ObjectList:
         kind = self._admit("list", gvr, namespace)

@@ -36,7 +36,7 @@ from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
 from trainmaster.apiserver.state import RegistryState, Reviewer, SubresourceCreator
-from trainmaster.apiserver.verbs import create, delete, listing, patch, update, watching
+from trainmaster.apiserver.verbs import create, delete, listing, patch, scale, update, watching
 from trainmaster.apiserver.verbs.pod_actions import build_binder, build_evictor
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
@@ -132,7 +132,11 @@ class ObjectRegistry:
         """Registers `creator` as the handler of POST on the subresource."""
         self.state.creators[(gvr, subresource)] = creator
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Written:
+    def get(self, kind: Kind, namespace: str, name: str, *, subresource: str = "") -> Written:
+        if subresource:
+            if kind.scale is not None and subresource == "scale":
+                return scale.read_scale(self.state, kind, namespace, name)
+            update.check_subresource(kind, subresource)
         record = self.state.find(kind, namespace, name)
         if record is None:
             raise status.not_found(kind.gvr, name)
@@ -177,6 +181,8 @@ class ObjectRegistry:
         *,
         subresource: str = "",
     ) -> Written:
+        if kind.scale is not None and subresource == "scale":
+            return scale.update_scale(self.state, call, kind, namespace, name, obj, options)
         return update.update(self.state, call, kind, namespace, name, obj, options, subresource=subresource)
 
     def patch(
@@ -192,6 +198,8 @@ class ObjectRegistry:
         subresource: str = "",
     ) -> Written:
         target = patch.PatchTarget(kind, namespace, name, subresource)
+        if kind.scale is not None and subresource == "scale":
+            return scale.patch_scale(self.state, call, target, patch_type, patch_body, options)
         return patch.patch(self.state, call, target, patch_type, patch_body, options)
 
     def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> DeleteResult:

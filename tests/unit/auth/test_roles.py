@@ -19,6 +19,7 @@ ALL = f"{READ} {WRITE}"
 STREAMS = "pods/attach pods/exec pods/portforward"
 V1_JOBS = "jaxjobs mpijobs mxjobs paddlejobs pytorchjobs tfjobs xgboostjobs"
 V1_STATUSES = " ".join(f"{plural}/status" for plural in V1_JOBS.split())
+V1_SCALES = "jaxjobs/scale paddlejobs/scale pytorchjobs/scale"
 
 GRANTS = {
     "admin": [],
@@ -49,11 +50,13 @@ GRANTS = {
     "trainmaster:training-edit": [
         ("jobset.x-k8s.io", "jobsets", WRITE),
         ("kubeflow.org", V1_JOBS, WRITE),
+        ("kubeflow.org", V1_SCALES, "patch update"),
         ("trainer.kubeflow.org", "trainingruntimes trainjobs", WRITE),
     ],
     "trainmaster:training-view": [
         ("jobset.x-k8s.io", "jobsets jobsets/status", READ),
         ("kubeflow.org", f"{V1_JOBS} {V1_STATUSES}", READ),
+        ("kubeflow.org", V1_SCALES, "get"),
         ("trainer.kubeflow.org", "clustertrainingruntimes trainingruntimes trainjobs trainjobs/status", READ),
     ],
     "trainmaster:runtime-viewer": [("trainer.kubeflow.org", "clustertrainingruntimes", READ)],
@@ -68,6 +71,7 @@ GRANTS = {
         ("events.k8s.io", "events", READ),
         ("jobset.x-k8s.io", "jobsets", READ),
         ("kubeflow.org", V1_JOBS, ALL),
+        ("kubeflow.org", V1_SCALES, "get patch update"),
         ("metrics.k8s.io", "pods", READ),
         ("trainer.kubeflow.org", "trainingruntimes trainjobs", ALL),
     ],

@@ -33,8 +33,9 @@ def build_crd(kind: Kind) -> Object:
     columns = [_column(column) for column in kind.columns if column.json_path]
     if columns:
         version["additionalPrinterColumns"] = columns
-    if kind.status:
-        version["subresources"] = {"status": {}}
+    subresources = _list_subresources(kind)
+    if subresources:
+        version["subresources"] = subresources
     version["schema"] = {"openAPIV3Schema": _root(kind.load())}
     return {
         "apiVersion": API_VERSION,
@@ -48,6 +49,15 @@ def build_crd(kind: Kind) -> Object:
             "versions": [version],
         },
     }
+
+
+def _list_subresources(kind: Kind) -> Object:
+    out: Object = {"status": {}} if kind.status else {}
+    if kind.scale is not None:
+        out["scale"] = {"specReplicasPath": kind.scale.spec, "statusReplicasPath": kind.scale.status}
+        if kind.scale.selector:
+            out["scale"]["labelSelectorPath"] = kind.scale.selector
+    return out
 
 
 def established(crd: Object, since: str) -> Object:

@@ -12,6 +12,7 @@ from trainmaster.api.declaring.kinds import Catalogue, Kind, Subresource
 from trainmaster.api.meta import Object
 
 STATUS_VERBS = ("get", "patch", "update")
+_SCALE = Subresource("scale", STATUS_VERBS, "autoscaling", "v1", "Scale")
 
 
 def aggregated(catalogue: Catalogue, *, core: bool, version: str) -> Object:
@@ -64,10 +65,12 @@ def _resource(kind: Kind) -> Object:
 
 
 def list_subresources(kind: Kind) -> Sequence[Subresource]:
-    """All subresources of a kind by name, `status` included, each with the type that it answers with."""
+    """All subresources of a kind by name, `status` and `scale` included, each with the type that it answers with."""
     found = {sub.name: sub for sub in kind.subresources}
     if kind.status:
         found.setdefault("status", Subresource("status", tuple(verb for verb in STATUS_VERBS if verb in kind.verbs)))
+    if kind.scale is not None:
+        found["scale"] = _SCALE
     return [
         sub if sub.kind else Subresource(sub.name, sub.verbs, kind.group, kind.version, kind.kind)
         for _, sub in sorted(found.items())

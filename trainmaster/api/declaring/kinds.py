@@ -65,6 +65,17 @@ class Subresource:
     kind: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """The subresource `scale` of a kind: the fields of its objects that a Scale shows and changes, as in a CRD."""
+
+    spec: str
+    status: str
+    selector: str = ""
+    default: int = 1
+    """The number of replicas if the field of spec is not set."""
+
+
 def _is_free(obj: Object) -> bool:
     return False
 
@@ -162,6 +173,8 @@ class Kind:
     """Why only the server itself writes it, and what to use instead; part of the message that refuses a write."""
     status: bool = False
     """Has a status subresource: main writes keep the stored status, /status writes keep the rest."""
+    scale: ScalePaths | None = None
+    """Has a scale subresource, which changes the number of replicas (`kubectl scale`)."""
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[Column, ...] = ()
     """All columns in order, the name among them; see `cells` for the common ones."""

@@ -28,6 +28,7 @@ _FILES = {
     "io.k8s.api.apps.v1.": "apps_v1",
     "io.k8s.api.authentication.v1.": "authentication_v1",
     "io.k8s.api.authorization.v1.": "authorization_v1",
+    "io.k8s.api.autoscaling.v1.": "autoscaling_v1",
     "io.k8s.api.batch.v1.": "batch_v1",
     "io.k8s.api.coordination.v1.": "coordination_v1",
     "io.k8s.api.core.v1.": "core_v1",

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from trainmaster.api import status
-from trainmaster.api.declaring.discovery import STATUS_VERBS
+from trainmaster.api.declaring.discovery import STATUS_VERBS, list_subresources
 from trainmaster.api.declaring.kinds import Catalogue, Kind
+from trainmaster.api.kindsets.autoscaling_v1 import SCALE
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import StatusError
@@ -55,7 +56,7 @@ class Resources:
         self._check_verb(route, kind)
         verb = route.verb
         if verb == "get":
-            written = self._registry.get(kind, namespace, route.name)
+            written = self._registry.get(kind, namespace, route.name, subresource=route.subresource)
             return self._object(request, kind, written)
         if verb == "list":
             return self._list(request, kind, namespace)
@@ -92,7 +93,7 @@ class Resources:
             if (verb in STATUS_VERBS and verb in kind.verbs) or (verb == "create" and kind.custom):
                 return
         elif subresource:
-            for known in kind.subresources:
+            for known in list_subresources(kind):
                 if known.name == subresource:
                     if verb in known.verbs:
                         return
@@ -111,6 +112,8 @@ class Resources:
         form = choose_form(accept)
         if form is Form.JSON:
             return Response(written.value, code, written.revision, headers=headers)
+        if request.route.subresource == "scale":
+            kind = SCALE
         body, content_type = forms.render_object(form, kind, written.value, request.query, self._clock)
         return Response(body, code, written.revision, content_type, headers)
 

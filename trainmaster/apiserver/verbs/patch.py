@@ -39,8 +39,7 @@ def patch(
     kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
     check_options(patch_type, options)
     update.check_subresource(kind, subresource)
-    if patch_type is PatchType.STRATEGIC and kind.custom:
-        raise status.unsupported_media_type(_CUSTOM_TYPES)
+    check_type(kind, patch_type)
     if patch_type is PatchType.APPLY:
         return apply(state, call, target, body, options)
     record = state.find(kind, namespace, name)
@@ -69,6 +68,11 @@ def check_options(patch_type: PatchType, options: WriteOptions) -> None:
         raise metadata.options_invalid("PatchOptions", [error])
 
 
+def check_type(kind: Kind, patch_type: PatchType) -> None:
+    if patch_type is PatchType.STRATEGIC and kind.custom:
+        raise status.unsupported_media_type(_CUSTOM_TYPES)
+
+
 def _decode(
     state: RegistryState, call: Call, target: PatchTarget, record: StoredRecord, result: Object, options: WriteOptions
 ) -> Object:
@@ -92,20 +96,9 @@ def _decode(
 
 def apply(state: RegistryState, call: Call, target: PatchTarget, body: object, options: WriteOptions) -> Written:
     """Server-side apply: the body contains only the fields that this manager wants to own."""
-    if not isinstance(body, dict):
-        text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
-        raise status.bad_request(text)
-    kind, wanted = target.kind, body
-    given = (wanted.get("apiVersion") or "", wanted.get("kind") or "")
-    if not isinstance(given[0], str) or not isinstance(given[1], str):
-        raise status.bad_request("error decoding patch: apiVersion and kind must be strings")
-    if given != (kind.api_version, kind.kind):
-        group, slash, version = given[0].rpartition("/")
-        raise status.bad_request(f"invalid object type: {group if slash else ''}/{version}, Kind={given[1]}")
-    wanted = intake.decode_applied(call, kind, wanted, options)
+    kind = target.kind
+    wanted = decode_applied(call, kind, body, options)
     meta = wanted["metadata"]
-    if meta.get("managedFields"):
-        raise status.bad_request("metadata.managedFields must be nil")
     metadata.check_name(meta, target.name)
     metadata.fit_namespace(kind, meta, target.namespace)
     record = state.find(kind, target.namespace, target.name)
@@ -118,6 +111,23 @@ def apply(state: RegistryState, call: Call, target: PatchTarget, body: object, o
         new["metadata"]["resourceVersion"] = meta["resourceVersion"]
     change = update.ObjectUpdate(kind, record, old, new, target.subresource, applied=True)
     return update.replace(state, call, change, options)
+
+
+def decode_applied(call: Call, kind: Kind, body: object, options: WriteOptions) -> Object:
+    """The body of a server-side apply, which has to be of this kind."""
+    if not isinstance(body, dict):
+        text = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        raise status.bad_request(text)
+    given = (body.get("apiVersion") or "", body.get("kind") or "")
+    if not isinstance(given[0], str) or not isinstance(given[1], str):
+        raise status.bad_request("error decoding patch: apiVersion and kind must be strings")
+    if given != (kind.api_version, kind.kind):
+        group, slash, version = given[0].rpartition("/")
+        raise status.bad_request(f"invalid object type: {group if slash else ''}/{version}, Kind={given[1]}")
+    wanted = intake.decode_applied(call, kind, body, options)
+    if wanted["metadata"].get("managedFields"):
+        raise status.bad_request("metadata.managedFields must be nil")
+    return wanted
 
 
 def _check_lock(kind: Kind, meta: Object, old: Object) -> None:

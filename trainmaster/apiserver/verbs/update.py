@@ -107,7 +107,7 @@ def replace(state: RegistryState, call: Call, change: ObjectUpdate, options: Wri
     keep_apart(change)
     metadata.keep_immutable(new["metadata"], old["metadata"])
     standing = old
-    if not change.subresource:
+    if change.subresource != "status":
         intake.default(kind, new)
         standing = spelling.respell(kind, old, new)
         count_generation(kind, new, standing)

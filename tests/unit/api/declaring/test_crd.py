@@ -55,6 +55,15 @@ def test_names_scope_columns_and_subresources_are_those_of_the_kind() -> None:
     assert CRDS["clustertrainingruntimes.trainer.kubeflow.org"]["spec"]["scope"] == "Cluster"
 
 
+def test_a_kind_that_can_be_scaled_says_where_its_numbers_are() -> None:
+    (version,) = CRDS["jaxjobs.kubeflow.org"]["spec"]["versions"]
+    assert version["subresources"]["scale"] == {
+        "specReplicasPath": ".spec.jaxReplicaSpecs.Worker.replicas",
+        "statusReplicasPath": ".status.replicaStatuses.Worker.active",
+        "labelSelectorPath": ".status.replicaStatuses.Worker.selector",
+    }
+
+
 def test_the_schema_carries_limits_rules_defaults_and_list_keys() -> None:
     spec = at(schema_of("trainjobs"), "spec")
     assert spec["required"] == ["runtimeRef"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.api.declaring import catalogue, discovery
-from trainmaster.api.declaring.kinds import Catalogue, Kind, Subresource
+from trainmaster.api.declaring.kinds import Catalogue, Kind, ScalePaths, Subresource
 from trainmaster.api.declaring.schema import SchemaNode
 
 pytestmark = pytest.mark.unit
@@ -133,3 +133,20 @@ def test_every_served_kind_is_discovered_in_both_forms() -> None:
         document = discovery.legacy(served, f"{prefix}/{kind.version}")
         assert document is not None
         assert kind.plural in [resource["name"] for resource in document["resources"]]
+
+
+def test_a_kind_that_can_be_scaled_has_the_subresource_of_autoscaling() -> None:
+    scalable = Catalogue([make_kind("kubeflow.org", "v1", "Thing", scale=ScalePaths(".spec.n", ".status.n"))])
+    verbs = ["get", "patch", "update"]
+    (version,) = discovery.aggregated(scalable, core=False, version="v2")["items"][0]["versions"]
+    assert version["resources"][0]["subresources"] == [
+        {
+            "subresource": "scale",
+            "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+            "verbs": verbs,
+        }
+    ]
+    document = discovery.legacy(scalable, "/apis/kubeflow.org/v1")
+    assert document is not None
+    told = document["resources"][1]
+    assert (told["name"], told["group"], told["kind"], told["verbs"]) == ("things/scale", "autoscaling", "Scale", verbs)

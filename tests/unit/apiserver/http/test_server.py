@@ -481,7 +481,7 @@ def test_unknown_errors_become_a_500_with_an_id_and_nothing_else(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def check(world: World) -> None:
-        def explode(*arguments: Any) -> Any:
+        def explode(*arguments: Any, **options: Any) -> Any:
             raise RuntimeError("secret detail")
 
         monkeypatch.setattr(world.registry, "get", explode)
