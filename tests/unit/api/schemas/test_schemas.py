@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from trainmaster.api import schemas
 from trainmaster.api.declaring.catalogue import build
 from trainmaster.api.declaring.schema import SchemaNode
 from trainmaster.api.schemas import load, names
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS, V1Framework
 
 pytestmark = pytest.mark.unit
 
@@ -96,8 +98,8 @@ def test_older_overrides_have_only_what_their_version_had() -> None:
 @pytest.mark.parametrize("definition", [name for name in DESCRIPTIONS if not name.startswith("_")])
 def test_every_description_is_about_a_field_that_exists(definition: str) -> None:
     def compare(node: SchemaNode, told: Any) -> None:
-        while node.items is not None:
-            node = node.items
+        while (inner := node.items or node.additional) is not None:
+            node = inner
         if isinstance(told, str):
             return
         for name, entry in told.items():
@@ -127,6 +129,25 @@ def test_what_users_touch_is_described_wherever_it_occurs(definition: str, path:
 def test_every_field_of_a_trainjobs_spec_is_described() -> None:
     spec = at(load(TRAINER + "TrainJob"), "spec")
     assert [name for name, child in spec.properties.items() if not child.description] == []
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS, ids=[framework.kind for framework in FRAMEWORKS])
+def test_every_field_of_a_v1_job_is_described_down_to_its_pod_template(framework: V1Framework) -> None:
+    def list_silent(node: SchemaNode, path: str) -> Iterator[str]:
+        if not node.description:
+            yield path
+        while (inner := node.items or node.additional) is not None:
+            node = inner
+        for name, child in node.properties.items():
+            # Types of Kubernetes, which are described as a whole.
+            if name not in ("apiVersion", "kind", "metadata", "template", "minResources", "labelSelector", "metrics"):
+                yield from list_silent(child, f"{path}.{name}")
+
+    job = load(f"org.kubeflow.v1.{framework.kind}")
+    assert list(list_silent(job, framework.kind)) == []
+    template = at(job, f"spec.{framework.replicas_field}").additional
+    assert template is not None
+    assert at(template, "template.spec.containers.image").description
 
 
 def test_every_kind_is_found_by_path_and_by_type() -> None:
