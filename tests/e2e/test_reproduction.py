@@ -219,4 +219,5 @@ def test_deadline_and_ttl_can_be_said_in_python(owner: Person, tmp_path: Path) -
     assert record["trainjob"]["spec"]["activeDeadlineSeconds"] == 28800
     owner.kubectl("wait", "--for=condition=Complete", "trainjob/theirs", f"--timeout={LIMIT}s")
     kept = json.loads(owner.kubectl("get", "trainjob", "theirs", "-o", "json"))
-    assert kept["metadata"]["annotations"] == {"a": "b", "trainmaster.dev/ttl-seconds-after-finished": "3600"}
+    ours = {"trainmaster.dev/ttl-seconds-after-finished": "3600", "trainmaster.dev/submitter": "owner"}
+    assert kept["metadata"]["annotations"] == {"a": "b", **ours}
