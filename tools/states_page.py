@@ -124,6 +124,10 @@ _EVENTS = {
     "Pod": "`FailedScheduling` on the Pod, {} on the TrainJob",
     "v1 job": "{} on the job",
 }
+_V1_EVENTS = {
+    "FailedCreate": "`FailedCreatePod` or `FailedCreateService` on the job",
+    "LeftoverPod": "none on the job",
+}
 _OWN_EVENT = ("JobSetMissing", "JobSetTerminating")
 
 HEAD = """# The states of a TrainJob
@@ -176,6 +180,8 @@ def render() -> str:
 def _name_event(reason: str, kind: str) -> str:
     if reason in _OWN_EVENT:
         return f"`{reason}` on the TrainJob"
+    if kind == "v1 job" and reason in _V1_EVENTS:
+        return _V1_EVENTS[reason]
     return _EVENTS[kind].format(f"`{reason}`")
 
 

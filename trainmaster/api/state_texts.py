@@ -51,9 +51,7 @@ WAITING: Mapping[str, Words] = {
     "JobCreationFailed": Words("the server refused a Job of the JobSet", "read the message"),
     "JobSetMissing": Words("the JobSet of an unfinished job was deleted", "nothing; it is created again"),
     "JobSetTerminating": Words("the JobSet is being deleted", "nothing; it is created again when it is gone"),
-    "LeftoverPod": Words(
-        "a Pod of a deleted Job is still ending", "nothing; the Job is created again when the Pod is gone"
-    ),
+    "LeftoverPod": Words("a Pod of a deleted Job is still ending", "nothing; the job continues when the Pod is gone"),
     "NameConflict": Words(
         "an object of another owner has a name that the job needs", "delete or rename one of the two"
     ),

@@ -175,7 +175,7 @@ def _check_single(framework: V1Framework, replicas: Fields, name: str) -> Iterat
 
 def _check_workers(framework: V1Framework, replicas: Fields) -> Iterator[FieldError]:
     number = (replicas.get(WORKER) or NOTHING).get("replicas")
-    if number is not None and number < 1:
+    if number == 0:
         yield fields.forbidden(f"{framework.path}[{WORKER}].replicas", "must be at least 1")
 
 

@@ -63,7 +63,7 @@ class V1JobDraft(ObjectDraft):
         self.set(kind, message, reason=reason)
         self.status.setdefault("completionTime", format_time(self._time))
         self.status.pop("waiting", None)
-        self.note(job, f"{job.framework.kind}{reason or kind}", message, warning=warning)
+        self.note(job, f"{job.framework.kind}{kind}", message, warning=warning)
 
     def suspend(self) -> None:
         job = self._job

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import POD_ATTEMPT
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, SERVICE_ACCOUNTS, SERVICES
-from trainmaster.api.v1jobs.frameworks import MPI, WORKER
+from trainmaster.api.v1jobs.frameworks import LAUNCHER, MPI, NEVER, WORKER
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.client.writes import Create
 from trainmaster.controllers.failures import FailedPod, choose_failure, read_failed_pod
@@ -19,7 +19,7 @@ from trainmaster.controllers.v1jobs.draft import V1JobDraft
 from trainmaster.controllers.v1jobs.names import build_name
 from trainmaster.controllers.v1jobs.outcome import V1Outcome
 from trainmaster.controllers.v1jobs.pods import build_pod, build_service, describe_created, sets_restart_policy
-from trainmaster.controllers.waiting import Waiting, find_annotated
+from trainmaster.controllers.waiting import PASSING, Waiting, find_annotated
 from trainmaster.engine.draft import build_delete, build_patch
 from trainmaster.jobs.models.objects import ObjectModel, count
 from trainmaster.jobs.models.pods import Pod
@@ -60,15 +60,15 @@ class V1Pass:
         self.draft.status.pop("waiting", None)
         self.draft.suspend()
 
-    def wait(self, waiting: Waiting) -> None:
-        """Says in the status what prevents the job from running."""
+    def wait(self, waiting: Waiting, event: str = "") -> None:
+        """Says in the status what prevents the job from running. `event`: the reason of the event, if it is another."""
         draft = self.draft
         draft.begin()
         draft.start()
         before = self._job.waiting
         draft.status["waiting"] = waiting.to_wire(before, self._now.wall)
-        if before.get("message") != waiting.message:
-            draft.note(self._job, waiting.reason, waiting.message, warning=True)
+        if before.get("message") != waiting.message and waiting.reason not in PASSING:
+            draft.note(self._job, event or waiting.reason, waiting.message, warning=True)
 
     # Jobs that run
 
@@ -92,14 +92,18 @@ class V1Pass:
 
     def _finish(self, ended: V1Outcome) -> None:
         statuses: dict[str, Object] = self.draft.status["replicaStatuses"]
+        launchers = self._census[LAUNCHER].pods.values() if LAUNCHER in self._census else ()
+        if any(pod.is_over for pod in launchers):
+            # As upstream, the workers of an MPIJob are no longer counted.
+            statuses.get(WORKER, {}).clear()
         if ended.kind == SUCCEEDED:
             # As upstream, Pods that still run count as succeeded.
-            for name, entry in statuses.items():
+            for entry in statuses.values():
                 active = entry.pop("active", 0)
-                if self._job.framework is MPI and name == WORKER:
-                    entry.clear()
-                elif active:
+                if active:
                     entry["succeeded"] = count(entry.get("succeeded")) + active
+        else:
+            self._note_exits(pod for group in self._census.values() for pod in group.list_failed())
         self.draft.finish(ended.kind, ended.message, reason=ended.reason, warning=ended.warning)
 
     def _find_exceeded_limit(self) -> V1Outcome | None:
@@ -148,14 +152,22 @@ class V1Pass:
         for uid in known:
             self._delete(present[uid], with_service=False)
         new = self._list_uncounted()
-        for _, pod in new:
-            draft.note(job, "ExitedWithCode", outcome.describe_exit(job, pod))
+        self._note_exits(pod for _, pod in new)
         for group in {id(group): group for group, _ in new}.values():
-            text = outcome.describe_restart(job, group)
-            draft.set(RESTARTING, text)
-            draft.note(job, f"{job.framework.kind}{RESTARTING}", text, warning=True)
+            self._restart(group)
         draft.status["restarts"] = job.restarts + len(new) or None
         draft.status["restartingPods"] = [*known, *(pod.uid for _, pod in new)] or None
+
+    def _note_exits(self, pods: Iterable[Pod]) -> None:
+        if self._job.framework is MPI:
+            return  # its containers may have any name
+        for pod in pods:
+            self.draft.note(self._job, "ExitedWithCode", outcome.describe_exit(self._job, pod))
+
+    def _restart(self, group: ReplicaCensus) -> None:
+        text = outcome.describe_restart(self._job, group)
+        self.draft.set(RESTARTING, text)
+        self.draft.note(self._job, f"{self._job.framework.kind}{RESTARTING}", text, warning=True)
 
     # Pods and Services
 
@@ -182,9 +194,8 @@ class V1Pass:
         for gvr, replica, index in missing:
             name = self._name(replica, index)
             if gvr == PODS:
-                # From the template of a stored job, so it does not have to be decoded again.
-                pod = build_pod(job, replica, index, attempt=job.restarts)
-                self.draft.write(Create(PODS, pod, decoded=True))
+                # Decoded, because a template in a custom kind may say `cpu: 2` or null where a Pod does not.
+                self.draft.write(Create(PODS, build_pod(job, replica, index, attempt=job.restarts)))
                 if sets_restart_policy(replica):
                     self.draft.note(job, "SetPodTemplateRestartPolicy", _OVERWRITTEN, warning=True)
                 self.draft.note(job, "SuccessfulCreatePod", describe_created(job, replica, name))
@@ -219,6 +230,8 @@ class V1Pass:
         if found is None or found.is_owned_by(self._job.uid):
             return None
         owner = found.controller
+        if found.is_deleting:
+            return Waiting("LeftoverPod", f'{gvr.plural} "{name}" of an earlier job is still being deleted')
         whose = "has no owner" if owner is None else f"belongs to the {owner.get('kind')} {owner.get('name')}"
         return Waiting("NameConflict", f'{gvr.plural} "{name}" already exists; it {whose}')
 
@@ -249,9 +262,13 @@ class V1Pass:
     # Status
 
     def _set_progress(self) -> None:
-        if any(group.failed for group in self._census.values()):
-            return
-        if outcome.is_running(self._job, self._census):
+        failed = [group for group in self._census.values() if group.failed]
+        if failed:
+            replaced = [group for group in failed if group.replica.restart_policy != NEVER]
+            if replaced and not self.draft.is_true(RESTARTING):
+                # Somebody deletes a Pod that runs.
+                self._restart(replaced[0])
+        elif outcome.is_running(self._job, self._census):
             self.draft.set(RUNNING, outcome.describe_running(self._job))
 
     def _set_waiting(self, problem: Waiting | None) -> None:
@@ -266,7 +283,14 @@ class V1Pass:
         if waiting is None:
             self.draft.status.pop("waiting", None)
         else:
-            self.draft.status["waiting"] = waiting.to_wire(self._job.waiting, self._now.wall)
+            self._tell(waiting)
+
+    def _tell(self, waiting: Waiting) -> None:
+        """As for TrainJobs, only a changed reason is an event, because the text names one Pod of many."""
+        before = self._job.waiting
+        self.draft.status["waiting"] = waiting.to_wire(before, self._now.wall)
+        if before.get("reason") != waiting.reason:
+            self.draft.note(self._job, waiting.reason, waiting.message, warning=True)
 
 
 def _find_reason(pod: Pod) -> Waiting | None:

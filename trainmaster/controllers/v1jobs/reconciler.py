@@ -42,7 +42,7 @@ def reconcile(
     if job.is_finished:
         one.clean_up()
     elif refusals:
-        one.wait(_explain(refusals[0]))
+        one.wait(*_explain(refusals[0]))
     elif job.is_suspended:
         one.suspend()
     else:
@@ -50,10 +50,12 @@ def reconcile(
     return one.draft.build_plan()
 
 
-def _explain(refusal: WriteRefusal) -> Waiting:
+def _explain(refusal: WriteRefusal) -> tuple[Waiting, str]:
+    """With the reason of the event."""
     if isinstance(refusal.write, Create):
-        return Waiting("FailedCreate", f"Error creating: {refusal.error.message}")
-    return Waiting("Refused", refusal.error.message)
+        waiting = Waiting("FailedCreate", f"Error creating: {refusal.error.message}")
+        return waiting, f"{waiting.reason}{refusal.write.obj['kind']}"
+    return Waiting("Refused", refusal.error.message), ""
 
 
 def build_child_mapper(model: type[V1Job]) -> Mapper:

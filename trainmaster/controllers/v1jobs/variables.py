@@ -29,7 +29,7 @@ def list_variables(job: V1Job, replica: ReplicaSpec, index: int) -> list[Object]
 
 
 def _render(pairs: Pairs) -> list[Object]:
-    return [{"name": name, "value": value} for name, value in pairs]
+    return [{"name": name, "value": value} if value else {"name": name} for name, value in pairs]
 
 
 def _count(job: V1Job) -> int:
