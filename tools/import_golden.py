@@ -3,17 +3,17 @@
     python -m tools.import_golden FOLDER
 
 FOLDER holds one folder per version of Trainer (2.1, 2.3) with a folder per case: `manifest.json`, `running/KIND.json`,
-`KIND.json`, `events.json`, and for cases with steps `steps.json` and a numbered folder per step. Written: one JSON
-file per case with what was submitted, what was done and seen in order, and the masked objects; per version the
-runtimes that were installed and the refused manifests with the texts of their answers. The output depends on the
-input alone. The recordings are not part of this repository; the tests need only the output.
+`KIND.json`, `events.json`, and for cases with steps `steps.json` and a numbered folder per step. The folder `v1` has
+the same of training-operator 1.8 (`golden_v1.py`). Written: one JSON file per case with what was submitted, what was
+done and seen in order, and the masked objects; per version the runtimes that were installed and the refused manifests
+with the texts of their answers. The output depends on the input alone. The recordings are not part of this
+repository; the tests need only the output.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,10 +24,12 @@ from tests.golden.masking import (
     drop_counts,
     mask_captures,
     mask_events,
-    mask_text,
     read_snapshot,
     strip_runtime,
 )
+from tools import golden_v1
+from tools.golden_answers import read_answer, read_refusal
+from tools.golden_objects import read_objects
 from tools.golden_runtimes import build_runtimes
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "golden" / "data"
@@ -70,42 +72,6 @@ _KINDS = (
     "podgroups-coscheduling",
     "podgroups-volcano",
 )
-_INVALID = re.compile(r'^The \w+ "[^"]*" is invalid: (.*)$', re.DOTALL)
-_SERVER = re.compile(r'^Error from server(?: \((\w+)\))?: (?:error when creating "STDIN": )?(.*)$', re.DOTALL)
-_WEBHOOK = re.compile(r'^admission webhook "([^"]+)" denied the request: (.*)$', re.DOTALL)
-
-
-def read_refusal(message: str) -> Object:
-    """What kubectl printed -> the API's reason, the webhook that refused, and the texts one by one."""
-    if match := _INVALID.match(message):
-        return {
-            "reason": "Invalid",
-            "texts": [mask_text(text.strip()) for text in match[1].split("\n* ") if text.strip()],
-        }
-    match = _SERVER.match(message)
-    if match is None:
-        raise ValueError(f"not an answer that kubectl prints: {message[:200]}")
-    reason, text = match[1] or "", match[2]
-    webhook = ""
-    if refused := _WEBHOOK.match(text):
-        webhook, text = refused[1], refused[2]
-        if text.startswith("[") and text.endswith("]"):
-            return {"reason": reason, "webhook": webhook, "texts": re.split(r", (?=spec\.)", mask_text(text[1:-1]))}
-    return {"reason": reason, "webhook": webhook, "texts": [mask_text(text)]}
-
-
-def read_answer(message: str) -> Object | None:
-    """None for a change that was let in."""
-    return None if message == "ACCEPTED" or message.endswith(" patched") else read_refusal(message)
-
-
-def read_objects(folder: Path) -> list[Object]:
-    found: list[Object] = []
-    for kind in _KINDS:
-        path = folder / f"{kind}.json"
-        if path.exists():
-            found.extend(json.loads(path.read_text()))
-    return found
 
 
 def build_case(version: str, folder: Path) -> Object:
@@ -115,8 +81,8 @@ def build_case(version: str, folder: Path) -> Object:
     refusal = folder / "rejected.txt"
     if refusal.exists():
         return {**case, "refused": read_refusal(refusal.read_text().strip())}
-    end = read_objects(folder)
-    captures = {part.name: read_objects(part) for part in sorted(folder.iterdir()) if part.is_dir()}
+    end = read_objects(folder, _KINDS)
+    captures = {part.name: read_objects(part, _KINDS) for part in sorted(folder.iterdir()) if part.is_dir()}
     loose = ["running"] if (version == "2.3" or name in TAKEN_AT_ONCE) and "running" in captures else []
     for moment in loose:
         captures[moment] = [drop_counts(obj) for obj in captures[moment]]
@@ -203,6 +169,10 @@ def build_files(source: Path) -> dict[str, str]:
         files[f"{version}/refusals.json"] = encode(collect_refusals(folder)) + "\n"
         for case in sorted(path for path in folder.iterdir() if (path / "manifest.json").exists()):
             files[f"{version}/cases/{case.name}.json"] = encode(build_case(version, case)) + "\n"
+    v1 = source / "v1"
+    files[f"{golden_v1.VERSION}/refusals.json"] = encode(collect_refusals(v1)) + "\n"
+    for name, value in golden_v1.build_files(v1).items():
+        files[f"{golden_v1.VERSION}/{name}"] = encode(value) + "\n"
     return files
 
 

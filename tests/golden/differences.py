@@ -3,73 +3,18 @@
 The comparison with the recorded cases lets exactly these pass; `test_differences.py` fails on an entry that no longer
 differs anywhere. docs/differences.md is made from it: `python -m tests.golden.differences > docs/differences.md`.
 
-Patterns are shell patterns in which a bracket stands for itself, except in the names of cases. Cases are VERSION/NAME.
+The entries about training-operator are in `v1_differences.py`.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from tests.golden.comparison import Difference, matches
+from tests.golden import v1_differences
+from tests.golden.comparison import Difference
+from tests.golden.entries import Answer, Field, Refused
 from tests.golden.stricter import STRICTER
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field that differs, is missing or is there in addition."""
-
-    cases: str
-    kind: str
-    path: str
-    reason: str
-    moment: str = "*"
-    """running, end, events, the name of a step, ...; see the case's `acts`."""
-    name: str = "*"
-    """Of the object, as masked."""
-    begins: bool = False
-    """Our text begins with upstream's, or it is not this difference."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Several are written in one, with bars between them."""
-        return tuple(self.path.split(" | "))
-
-    def is_about(self, case: str) -> bool:
-        return fnmatch.fnmatchcase(case, self.cases)
-
-    def covers(self, case: str, difference: Difference) -> bool:
-        return (
-            self.is_about(case)
-            and matches(self.moment, difference.moment)
-            and matches(self.kind, difference.kind)
-            and matches(self.name, difference.name)
-            and any(matches(path, difference.path) for path in self.paths)
-            and (not self.begins or difference.ours.startswith(difference.upstream.removesuffix('"')))
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A TrainJob that upstream lets in, and that then hangs or does something silly. Ours says no at once."""
-
-    case: str
-    texts: tuple[str, ...]
-    """All of them stand in our answer."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A manifest or a change that gets another answer from us. No texts: we let it in."""
-
-    case: str
-    """VERSION/NAME in the refused manifests."""
-    texts: tuple[str, ...]
-    reason: str
-
 
 _NEWER = "as Trainer 2.3 with JobSet 0.12 does"
 _DISTURBED = "upstream is stuck here although its conditions do not show it; ours applies the allowed changes, and runs"
@@ -323,6 +268,7 @@ FIELDS = (
     ),
     Field("2.3/h-deadline", "*", "(object)", "upstream was recorded while its garbage collector was running", "end"),
     Field("2.3/n-ttl-runtime", "JobSet", "(object)", "upstream was recorded while the JobSet was being deleted", "end"),
+    *v1_differences.FIELDS,
 )
 
 REFUSED = (
@@ -368,6 +314,7 @@ REFUSED = (
         ("metadata.name", "63"),
         "the names of the Jobs and Pods that would be derived from it are too long",
     ),
+    *v1_differences.REFUSED,
 )
 
 _SERVED = "the fields of both versions are served"
@@ -408,6 +355,7 @@ ANSWERS = (
     Answer("2.3/unknown-field", (), _SERVED),
     Answer("2.3/patch-unknown-job", ("spec.runtimePatches", "node"), _LISTS),
     Answer("2.3/patch-unknown-container", ("spec.runtimePatches", "node"), _LISTS),
+    *v1_differences.ANSWERS,
 )
 
 
@@ -428,9 +376,10 @@ HEAD = """# Deliberate differences from upstream
 Generated from `tests/golden/differences.py` by `python -m tests.golden.differences`; do not edit.
 
 `tests/golden/` compares Trainmaster with objects, events and responses that were recorded from Kubeflow Trainer 2.3
-(with JobSet 0.12) and 2.1 (with JobSet 0.10), with upstream's runtimes. Apart from uids, times, random parts of names,
-node names and addresses, everything is equal except for the entries on this page. A test fails for an entry that no
-longer differs. Differences from a Kubernetes API server are listed in [compat.md](compat.md).
+(with JobSet 0.12) and 2.1 (with JobSet 0.10), with upstream's runtimes, and from training-operator 1.8.1 (the kinds of
+`kubeflow.org/v1`). Apart from uids, times, random parts of names, node names and addresses, everything is equal except
+for the entries on this page. A test fails for an entry that no longer differs. Differences from a Kubernetes API
+server are listed in [compat.md](compat.md).
 """
 
 
@@ -443,7 +392,7 @@ def render() -> str:
         for entry in FIELDS
     ]
     lines += [
-        "\n## TrainJobs that upstream accepts and we refuse\n",
+        "\n## Jobs that upstream accepts and we refuse\n",
         "| case | our message contains | reason |",
         "|---|---|---|",
     ]

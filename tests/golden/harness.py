@@ -1,8 +1,9 @@
 """Runs a recorded case on our own programs: the in-process server, every controller, and a node that plays kwok.
 
 Upstream's runtimes are installed instead of ours. The node lets Pods run at once and end after as many seconds as the
-recorded ones did, by the Pod's annotation `recipe/outcome`: `fail` lets it fail, `hang` lets it run until deleted.
-Time is virtual; waiting costs nothing.
+recorded ones did, by the Pod's annotations: `recipe/outcome: fail` lets it fail (with `recipe/exit-code`), `hang` lets
+it run until it is deleted or annotated otherwise, `recipe/after` says when it ends. Time is virtual; waiting costs
+nothing.
 """
 
 from __future__ import annotations
@@ -16,22 +17,34 @@ from typing import Any
 from tests.flow.plant import ScriptedNode
 from tests.golden import cases
 from tests.golden.comparison import Difference, compare, compare_events
-from tests.golden.masking import Captures, Object, drop_counts, mask_captures, mask_events, mask_text
+from tests.golden.masking import (
+    Captures,
+    Object,
+    drop_counts,
+    drop_repetitions,
+    drop_served,
+    mask_captures,
+    mask_events,
+    mask_text,
+)
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.declaring.schema import SchemaNode
-from trainmaster.api.resources import EVENTS, NODES, TRAIN_JOBS
+from trainmaster.api.meta import GVR
+from trainmaster.api.resources import EVENTS, NODES, PODS
 from trainmaster.api.schemas import load as load_definition
-from trainmaster.api.status import StatusError
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.v1jobs.frameworks import BY_KIND
 from trainmaster.app.workloads import CONTROLLERS as EMBEDDED
-from trainmaster.client.contract import PatchType, WriteOptions
+from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
+from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -42,10 +55,14 @@ CONTROLLERS = tuple(
     for controller in EMBEDDED
 )
 NAMESPACE = "default"
-PATCHED = {"2.1": "2.1/a1-t5-large", "2.3": "2.3/a-torch"}
-"""The case whose finished TrainJob upstream was asked to change."""
+PATCHED = {"2.1": "2.1/a1-t5-large", "2.3": "2.3/a-torch", "1.8": "1.8/recreated"}
+"""The case whose job upstream was asked to change."""
+READY = {"2.1": "Complete", "2.3": "Complete", "1.8": "Running"}
+"""The condition that the job had then."""
 PATIENCE = 900.0
 """Virtual seconds to wait for a condition; the slowest recorded case took 450."""
+HANG_SECONDS = 0.5
+"""How often a Pod that hangs looks at its annotations."""
 STRICT = WriteOptions(field_validation="Strict")
 # kwok's four nodes of 64 devices each, as the one node that we have.
 LABELS = {
@@ -63,7 +80,7 @@ class Outcome:
     """What our programs made of a case."""
 
     refusal: StatusError | None = None
-    """Why the TrainJob was not let in."""
+    """Why the job was not let in."""
     captures: Captures = field(default_factory=dict)
     events: list[Object] = field(default_factory=list)
     answers: list[StatusError | None] = field(default_factory=list)
@@ -79,10 +96,27 @@ class Outcome:
 class Kwok(ScriptedNode):
     last: str = ""
     """The job of the JobSet whose Pods end a moment after the others."""
+    stagger: float = 0.0
+    """Seconds by which each Pod ends after the one that was started before it."""
 
     def get_seconds(self, pod: Object) -> float:
         job = (pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/replicatedjob-name")
-        return self.seconds + (0.5 if job == self.last else 0.0)
+        after = _get_annotation(pod, "recipe/after")
+        own = _parse_seconds(after) if after else self.seconds
+        before = self.started.index(pod["metadata"]["name"]) * self.stagger
+        return own + before + (0.5 if job == self.last else 0.0)
+
+    async def end(self, client: Client, clock: Clock, pod: Object, run: int, moment: str) -> None:
+        meta = pod["metadata"]
+        while _get_annotation(pod, "recipe/outcome") == "hang":
+            await clock.sleep(HANG_SECONDS)
+            try:
+                pod = await client.get(PODS, meta["name"], meta["namespace"])
+            except NotFound:
+                return
+            if pod["metadata"]["uid"] != meta["uid"]:
+                return
+        await super().end(client, clock, pod, run, moment)
 
 
 @functools.cache
@@ -94,22 +128,27 @@ def run_case(name: str) -> Outcome:
 def compare_case(name: str) -> list[Difference]:
     """Everything in which our outcome is not upstream's, listed or not."""
     case, outcome = cases.load_case(name), run_case(name)
-    if "refused" in case:
-        return _compare_answers("create", "answer", case["refused"], outcome.refusal)
-    if outcome.refusal is not None:
-        return _compare_answers("create", "answer", None, outcome.refusal)
-    ours = dict(outcome.captures)
+    kind = case["manifest"][-1]["kind"]
+    if "refused" in case or outcome.refusal is not None:
+        return _compare_answers("create", kind, "answer", case.get("refused"), outcome.refusal)
+    ours, events = dict(outcome.captures), outcome.events
     for moment in case["loose"]:
         ours[moment] = [drop_counts(obj) for obj in ours[moment]]
-    found = compare(case["captures"], ours) + compare_events(case["events"], outcome.events)
-    found += [Difference("until", "TrainJob", "", unmet, "True", "(never)") for unmet in outcome.unmet]
-    patches = [act for act in case["acts"] if act["do"] == "patch"]
-    for index, (act, answer) in enumerate(zip(patches, outcome.answers, strict=True)):
-        found += _compare_answers("patch", f"answer {index}", act["answer"], answer)
+    if case.get("controllerOnly"):
+        ours = {moment: [drop_served(obj) for obj in objects] for moment, objects in ours.items()}
+        kinds = {obj["kind"] for obj in case["manifest"]}
+        events = drop_repetitions(event for event in events if event["about"] in kinds)
+    found = compare(case["captures"], ours) + compare_events(case["events"], events)
+    found += [Difference("until", kind, "", unmet, "True", "(never)") for unmet in outcome.unmet]
+    changes = [act for act in case["acts"] if act["do"] in ("patch", "delete")]
+    for index, (act, answer) in enumerate(zip(changes, outcome.answers, strict=True)):
+        found += _compare_answers("patch", kind, f"answer {index}", act.get("answer"), answer)
     return found
 
 
-def _compare_answers(moment: str, path: str, want: Object | None, got: StatusError | None) -> list[Difference]:
+def _compare_answers(
+    moment: str, kind: str, path: str, want: Object | None, got: StatusError | None
+) -> list[Difference]:
     if want is None or got is None:
         same = want is None and got is None
     else:
@@ -117,7 +156,7 @@ def _compare_answers(moment: str, path: str, want: Object | None, got: StatusErr
     if same:
         return []
     shown = ["let in" if want is None else "; ".join(want["texts"]), "let in" if got is None else got.message]
-    return [Difference(moment, "TrainJob", "", path, shown[0], shown[1])]
+    return [Difference(moment, kind, "", path, shown[0], shown[1])]
 
 
 def list_missing(answer: Mapping[str, Any], ours: StatusError) -> list[str]:
@@ -128,9 +167,11 @@ def list_missing(answer: Mapping[str, Any], ours: StatusError) -> list[str]:
 
 
 @asynccontextmanager
-async def running_stage(version: str, *, pod_seconds: float = 6.0, last: str = "") -> AsyncIterator[Cluster]:
+async def running_stage(
+    version: str, *, pod_seconds: float = 6.0, last: str = "", stagger: float = 0.0
+) -> AsyncIterator[Cluster]:
     """A server with upstream's runtimes of that version, all controllers and the node."""
-    node = Kwok(_play, seconds=pod_seconds, last=last)
+    node = Kwok(_play, seconds=pod_seconds, last=last, stagger=stagger)
     async with running_cluster(kinds=build_catalogue()) as cluster:
         client, clock = cluster.client, cluster.clock
         await client.create(
@@ -156,7 +197,9 @@ async def running_stage(version: str, *, pod_seconds: float = 6.0, last: str = "
 async def create(cluster: Cluster, obj: Object, *, dry_run: bool = False) -> None:
     kind = cluster.registry.catalogue.find_type(obj["apiVersion"], obj["kind"])
     if kind is None:
-        return  # a PersistentVolume: what a cluster's storage needs, and nothing that we compare
+        if obj["kind"] == "PersistentVolume":
+            return  # what a cluster's storage needs, and nothing that we compare
+        raise NotFound(404, "NotFound", f'no matches for kind "{obj["kind"]}" in version "{obj["apiVersion"]}"')
     namespace = obj["metadata"].get("namespace", NAMESPACE) if kind.namespaced else ""
     options = WriteOptions(field_validation="Strict", dry_run=dry_run)
     await cluster.client.create(kind.gvr, obj, namespace, options=options)
@@ -165,45 +208,72 @@ async def create(cluster: Cluster, obj: Object, *, dry_run: bool = False) -> Non
 async def _run(case: Object) -> Outcome:
     version = case["case"].partition("/")[0]
     outcome = Outcome()
-    async with running_stage(version, pod_seconds=case["podSeconds"], last=case["last"]) as cluster:
-        *before, trainjob = case["manifest"]
+    node = {"pod_seconds": case["podSeconds"], "last": case["last"], "stagger": case["stagger"]}
+    async with running_stage(version, **node) as cluster:
+        *before, job = case["manifest"]
         for obj in before:
             await create(cluster, obj)
         cluster.client.warnings.clear()
         try:
-            await create(cluster, trainjob)
+            await create(cluster, job)
         except StatusError as error:
             outcome.refusal = error
             return outcome
         outcome.warnings = list(cluster.client.warnings)
         for act in case.get("acts", ()):
-            await _perform(cluster, trainjob["metadata"]["name"], act, outcome)
+            await _perform(cluster, job, act, outcome)
     outcome.captures = mask_captures(outcome.raw)
     return outcome
 
 
-async def _perform(cluster: Cluster, name: str, act: Object, outcome: Outcome) -> None:
+async def _perform(cluster: Cluster, job: Object, act: Object, outcome: Outcome) -> None:
+    name = job["metadata"]["name"]
     await cluster.clock.sleep(act.get("after", 0.0))
     if act["do"] == "capture":
         outcome.raw[act["name"]] = await _list_objects(cluster, name)
     elif act["do"] == "events":
         events = (await cluster.client.list(EVENTS, NAMESPACE)).items
         outcome.events = mask_events(event for event in events if event["involvedObject"]["name"].startswith(name))
-    elif act["do"] == "until" and not await _wait_for(cluster, name, act["condition"]):
+    elif act["do"] == "until" and not await _wait_for(cluster, job, act["condition"]):
         outcome.unmet.append(act["condition"])
-    elif act["do"] == "patch":
+    elif act["do"] == "create":
+        await create(cluster, job)
+    elif act["do"] in ("patch", "delete"):
         try:
-            await cluster.client.patch(TRAIN_JOBS, name, PatchType.MERGE, act["patch"], NAMESPACE, options=STRICT)
+            await _change(cluster, job, act)
             outcome.answers.append(None)
         except StatusError as error:
             outcome.answers.append(error)
 
 
-async def _wait_for(cluster: Cluster, name: str, condition: str) -> bool:
+async def _change(cluster: Cluster, job: Object, act: Object) -> None:
+    """The job, or the object that the act names."""
+    name = act.get("name") or job["metadata"]["name"]
+    if "kind" in act:
+        gvr = _get_gvr(cluster, "v1", act["kind"])
+    else:
+        gvr = _get_gvr(cluster, job["apiVersion"], job["kind"])
+    if act["do"] == "delete":
+        await cluster.client.delete(gvr, name, NAMESPACE)
+        return
+    subresource = act.get("subresource", "")
+    await cluster.client.patch(
+        gvr, name, PatchType.MERGE, act["patch"], NAMESPACE, options=STRICT, subresource=subresource
+    )
+
+
+def _get_gvr(cluster: Cluster, api_version: str, kind: str) -> GVR:
+    found = cluster.registry.catalogue.find_type(api_version, kind)
+    assert found is not None, kind
+    return found.gvr
+
+
+async def _wait_for(cluster: Cluster, job: Object, condition: str) -> bool:
+    gvr = _get_gvr(cluster, job["apiVersion"], job["kind"])
     end = cluster.clock.monotonic() + PATIENCE
     while cluster.clock.monotonic() < end:
-        trainjob = await cluster.client.get(TRAIN_JOBS, name, NAMESPACE)
-        if is_true(list_conditions(trainjob), condition):
+        stored = await cluster.client.get(gvr, job["metadata"]["name"], NAMESPACE)
+        if is_true(list_conditions(stored), condition):
             return True
         await cluster.clock.sleep(0.25)
     return False
@@ -219,7 +289,22 @@ async def _list_objects(cluster: Cluster, name: str) -> list[Object]:
     return found
 
 
-_RECORDED = {"TrainJob", "JobSet", "Job", "Pod", "Service", "ConfigMap", "Secret", "PersistentVolumeClaim", "PodGroup"}
+_RECORDED = {
+    "TrainJob",
+    "JobSet",
+    "Job",
+    "Pod",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "PodGroup",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "HorizontalPodAutoscaler",
+    *BY_KIND,
+}
 
 
 def _list_kinds(kinds: Catalogue) -> list[Kind]:
@@ -227,8 +312,16 @@ def _list_kinds(kinds: Catalogue) -> list[Kind]:
 
 
 def _play(pod: Object, run: int) -> int:
-    outcome = (pod["metadata"].get("annotations") or {}).get("recipe/outcome")
-    return {"fail": 1, "hang": -1}.get(outcome or "", 0)
+    fails = _get_annotation(pod, "recipe/outcome") == "fail"
+    return int(_get_annotation(pod, "recipe/exit-code") or 1) if fails else 0
+
+
+def _get_annotation(pod: Object, name: str) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _parse_seconds(text: str) -> float:
+    return float(text.removesuffix("ms")) / 1000 if text.endswith("ms") else float(text.removesuffix("s"))
 
 
 @functools.cache
@@ -265,14 +358,14 @@ def ask_refusals(version: str) -> dict[str, StatusError | None]:
 
 
 async def _ask(version: str) -> dict[str, StatusError | None]:
-    """Manifests are tried in dry runs, patches on the finished TrainJob that upstream was asked about."""
+    """Manifests are tried in dry runs, patches on a job like the one that upstream was asked about."""
     answers: dict[str, StatusError | None] = {}
-    *before, trainjob = cases.load_case(PATCHED[version])["manifest"]
-    name = trainjob["metadata"]["name"]
+    *before, job = cases.load_case(PATCHED[version])["manifest"]
     async with running_stage(version, pod_seconds=1.0) as cluster:
-        for obj in (*before, trainjob):
+        for obj in (*before, job):
             await create(cluster, obj)
-        await _wait_for(cluster, name, "Complete")
+        await _wait_for(cluster, job, READY[version])
+        gvr = _get_gvr(cluster, job["apiVersion"], job["kind"])
         for case, row in cases.load_refusals(version).items():
             answers[case] = None
             try:
@@ -280,9 +373,8 @@ async def _ask(version: str) -> dict[str, StatusError | None]:
                     await create(cluster, row["object"], dry_run=True)
                 else:
                     options = WriteOptions(field_validation="Strict", dry_run=True)
-                    await cluster.client.patch(
-                        TRAIN_JOBS, name, PatchType.MERGE, row["patch"], NAMESPACE, options=options
-                    )
+                    name = job["metadata"]["name"]
+                    await cluster.client.patch(gvr, name, PatchType.MERGE, row["patch"], NAMESPACE, options=options)
             except StatusError as error:
                 answers[case] = error
     return answers

@@ -33,6 +33,21 @@ _METADATA = ("resourceVersion", "managedFields", "selfLink", "uid", "creationTim
 _TOKEN_VOLUME = "kube-api-access-"
 _KUBELET_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers")
 _EMPTY = ("metadata", "resources")
+_SERVED = {
+    "Pod": (
+        "dnsPolicy",
+        "enableServiceLinks",
+        "nodeName",
+        "preemptionPolicy",
+        "priority",
+        "securityContext",
+        "serviceAccount",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+    ),
+    "Service": ("clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity", "type"),
+}
+_SERVED_CONTAINER = ("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
 _POD_STATUS = ("phase", "reason", "message", "qosClass")
 
 
@@ -58,6 +73,16 @@ def mask_events(events: Iterable[Object]) -> list[Object]:
     return [dict(zip(names, key, strict=True)) | {"messages": found[key]} for key in sorted(found)]
 
 
+def drop_repetitions(events: Iterable[Object]) -> list[Object]:
+    """Masked events, with counts of what was created and deleted only: training-operator repeats others at will."""
+    return [
+        event
+        if event["reason"].startswith("Successful")
+        else {**event, "messages": dict.fromkeys(event["messages"], 1)}
+        for event in events
+    ]
+
+
 def mask_text(text: str, owners: Mapping[str, str] | None = None) -> str:
     text = _UID.sub(lambda match: (owners or {}).get(match[0], UID), text)
     text = _TIME.sub(TIME, text)
@@ -70,6 +95,20 @@ def drop_counts(obj: Object) -> Object:
     if obj["kind"] not in ("TrainJob", "JobSet", "Job"):
         return obj
     return {key: value for key, value in obj.items() if key != "status"}
+
+
+def drop_served(obj: Object) -> Object:
+    """Without what the API server fills in, for versions whose cases are about what a controller writes."""
+    if obj["kind"] not in _SERVED:
+        return obj
+    spec = {key: value for key, value in obj["spec"].items() if key not in _SERVED[obj["kind"]]}
+    for kind in ("containers", "initContainers"):
+        if kind in spec:
+            spec[kind] = [
+                {key: value for key, value in container.items() if key not in _SERVED_CONTAINER}
+                for container in spec[kind]
+            ]
+    return {**obj, "spec": spec}
 
 
 def strip_runtime(runtime: Object) -> Object:

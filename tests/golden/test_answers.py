@@ -10,7 +10,7 @@ from tests.golden.harness import ask_refusals, list_missing
 
 pytestmark = pytest.mark.golden
 
-NAMES = [f"{version}/{case}" for version in cases.VERSIONS for case in cases.load_refusals(version)]
+NAMES = [f"{version}/{case}" for version in cases.ALL_VERSIONS for case in cases.load_refusals(version)]
 
 
 @pytest.mark.parametrize("name", NAMES)

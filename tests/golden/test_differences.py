@@ -8,7 +8,8 @@ import pytest
 
 from tests.golden import cases, pending
 from tests.golden.comparison import matches
-from tests.golden.differences import ANSWERS, FIELDS, REFUSED, Answer, Field, render
+from tests.golden.differences import ANSWERS, FIELDS, REFUSED, render
+from tests.golden.entries import Answer, Field
 from tests.golden.harness import ask_refusals, compare_case, list_missing
 from tests.golden.stricter import STRICTER, Stricter
 from tests.golden.test_answers import NAMES

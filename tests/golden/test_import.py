@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
 from tests.golden import cases
-from tests.golden.comparison import compare, compare_events
+from tests.golden.comparison import Difference, compare, compare_events
+from tests.golden.entries import Field
+from tests.golden.folding import fold, hide_name, show_name, unfold
 from tests.golden.masking import Object, mask_captures, mask_events, mask_text
-from tools.import_golden import encode, read_answer, read_refusal
+from tools.golden_answers import read_answer, read_refusal
+from tools.import_golden import encode
 
 pytestmark = pytest.mark.golden
 
@@ -27,8 +31,10 @@ def make_pod(**spec: object) -> Object:
 
 
 def test_the_corpus_is_complete() -> None:
-    assert len(cases.list_cases()) == 68
-    assert sum(len(cases.load_refusals(version)) for version in cases.VERSIONS) == 110
+    assert Counter(name.partition("/")[0] for name in cases.list_cases()) == {"2.1": 52, "2.3": 16, "1.8": 106}
+    refusals = [cases.load_refusals(version) for version in cases.ALL_VERSIONS]
+    assert [len(rows) for rows in refusals] == [79, 31, 70]
+    assert sum(row["answer"] is not None for row in refusals[-1].values()) == 47
 
 
 @pytest.mark.parametrize("name", cases.list_cases())
@@ -54,6 +60,27 @@ def test_what_no_two_runs_share_is_masked() -> None:
     assert masked[1]["spec"]["nodeName"] == "<node>"
     assert masked[1]["spec"]["containers"][0]["image"] == "team/train:1"
     assert masked[1]["status"] == {"phase": "Running", "conditions": []}
+
+
+def test_folded_cases_are_what_they_were() -> None:
+    case = {"a": [make_pod(), make_pod(hostname="h")], "b": {"c": make_pod()}, "d": [1, None, "<x>"]}
+    folded, parts = fold(case)
+    assert len(json.dumps([folded, parts])) < len(json.dumps(case))
+    assert unfold(folded, parts) == case
+    assert hide_name({"a-0": ["a"]}, "a") == {"<job>-0": ["<job>"]}
+    assert show_name({"<job>-0": ["<job>"]}, "a") == {"a-0": ["a"]}
+
+
+def test_what_only_upstream_says_must_match() -> None:
+    entry = Field("*", "*", "event E", "", lacks="* code 0")
+
+    def covers(upstream: str, ours: str) -> bool:
+        return entry.covers("c", Difference("events", "Job", "j", "event E", upstream, ours))
+
+    assert covers("Normal 1 x a code 0; 1 x b code 1", "Normal 1 x b code 1")
+    assert covers("Normal 1 x a code 0", "(none)")
+    assert not covers("Normal 1 x a code 0; 1 x b code 1", "(none)")
+    assert not covers("Normal 1 x a code 0", "Normal 1 x c code 2")
 
 
 def test_names_of_jobs_and_hosts_are_not_taken_for_random_ones() -> None:
@@ -99,5 +126,14 @@ def test_refusals_are_read_as_kubectl_prints_them() -> None:
         "webhook": "w",
         "texts": ['spec.a: Invalid value: {"b":1, "c":2}: no', "spec.d: Forbidden: never"],
     }
+    warned = (
+        'Warning: old\nError from server (Forbidden): admission webhook "w" denied the request: spec.a: Forbidden: no'
+    )
+    assert read_refusal(warned) == {"reason": "Forbidden", "webhook": "w", "texts": ["spec.a: Forbidden: no"]}
+    assert read_answer("ACCEPTED Warning: old") is None
+    unknown = (
+        'error: resource mapping not found for name: "r" from "STDIN": no matches for kind "A" in version "b/v2"\nc'
+    )
+    assert read_refusal(unknown) == {"reason": "NotFound", "texts": ['no matches for kind "A" in version "b/v2"']}
     with pytest.raises(ValueError):
         read_refusal("something else")
