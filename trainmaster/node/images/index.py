@@ -26,6 +26,9 @@ _CHANGING = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_NO_BINARY"
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?:@[^/\s@]+)*(?=@)")
 _UNSAFE = r"\x1b\[[0-9;]*[A-Za-z]|[^\x20-\x7e\xa0-\ud7ff]"
 """Compiled on first use: that takes 3 ms, and every start loads this module."""
+_SHOWN_VERSIONS = 3
+_DISTRACTING = "Ignored the following"
+"""The beginning of a line with all versions for other Pythons, or that were withdrawn."""
 _LAST_LINES = 5
 _LONGEST = 1000
 
@@ -85,6 +88,17 @@ def pick_reason(output: str, secrets: Iterable[str]) -> str:
     lines = [re.sub(_UNSAFE, "", line).strip() for line in redact(output, secrets).splitlines()]
     lines = [line for line in lines if line and not line.lower().startswith(("[notice]", "warning:"))]
     said = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    said = [_shorten_versions(line) for line in said if not line.startswith(_DISTRACTING)]
     # Why pip found nothing, which it mentions in passing.
     cause = next((line for line in lines if said and line.startswith("Could not fetch URL")), "")
     return " | ".join([*filter(None, [cause]), *(said or lines)[-_LAST_LINES:]])[:_LONGEST]
+
+
+def _shorten_versions(line: str) -> str:
+    """With the last versions of the list in it."""
+    head, mark, rest = line.partition("(from versions: ")
+    names, end, tail = rest.partition(")")
+    versions = names.split(", ")
+    if len(versions) > _SHOWN_VERSIONS:
+        names = ", ".join(["...", *versions[-_SHOWN_VERSIONS:]])
+    return f"{head}{mark}{names}{end}{tail}"

@@ -85,3 +85,18 @@ def test_places_on_this_machine_are_told_from_packages_of_the_index() -> None:
     assert parts.direct == ("/srv/x[all]", "y @ file:///srv/y", "git+https://e.com/z")
     assert list_direct_paths([*parts.direct, "file:///a%20b/../c"]) == ["/srv/x", "/srv/y", "/c"]
     assert split_requirements(["./here"]).direct[0].startswith("/")
+
+
+def test_a_list_of_all_versions_does_not_hide_the_reason() -> None:
+    versions = ", ".join(f"1.{minor}" for minor in range(200))
+    output = (
+        "ERROR: Ignored the following versions that require a different python version: 1.21.2 Requires-Python >=3.7\n"
+        f"ERROR: Could not find a version that satisfies the requirement numpy==99 (from versions: {versions})\n"
+        "ERROR: No matching distribution found for numpy==99\n"
+    )
+    assert pick_reason(output, ()) == (
+        "Could not find a version that satisfies the requirement numpy==99 (from versions: ..., 1.197, 1.198, 1.199) | "
+        "No matching distribution found for numpy==99"
+    )
+    few = "ERROR: Could not find a version (from versions: 1.0, 2.0)"
+    assert pick_reason(few, ()) == few.removeprefix("ERROR: ")
