@@ -49,8 +49,9 @@ class Attachment:
         self._namespace = namespace
         self._job = job
         self.tty = tty
-        self.is_talking = False
-        """Keys go to the program."""
+        self.silent = asyncio.Event()
+        """Not set while keys go to the program."""
+        self.silent.set()
         self._rank: Rank | None = None
         self._changed = asyncio.Event()
         self._met: set[int] = set()
@@ -61,6 +62,10 @@ class Attachment:
         self._is_sent = False
         self._is_left = False
         self._is_line_open = False
+
+    @property
+    def is_talking(self) -> bool:
+        return not self.silent.is_set()
 
     # From the session
 
@@ -103,7 +108,7 @@ class Attachment:
             try:
                 await self._talk(rank, leave)
             except (StatusError, OSError) as error:
-                if not self._may_try_again(error):
+                if not self._may_try_again(rank, error):
                     return
             await self._clock.sleep(_AGAIN_SECONDS)
 
@@ -116,9 +121,9 @@ class Attachment:
             await self._changed.wait()
         return None
 
-    def _may_try_again(self, error: Exception) -> bool:
+    def _may_try_again(self, rank: Rank, error: Exception) -> bool:
         if self.tty:
-            if not self._is_left:
+            if rank.attempt in self._met and not self._is_left:
                 self._context.note(f"trainmaster: not attached any more, and trying again: {error}")
             return True
         if self._sent and not self._is_sent:
@@ -137,8 +142,8 @@ class Attachment:
                 stack.callback(self._end_line)
                 stack.enter_context(conversation.raw_terminal(self._context))
                 stack.enter_context(conversation.following_size(session))
-                stack.callback(setattr, self, "is_talking", False)
-                self.is_talking = True
+                stack.callback(self.silent.set)
+                self.silent.clear()
             scope = await stack.enter_async_context(Scope("run.attached"))
             pieces = await stack.enter_async_context(conversation.reading(self._context))
             scope.spawn(self._pump(session, pieces, leave), name="run.stdin")

@@ -97,8 +97,8 @@ class FollowingSession:
                 scope.spawn(self._watch_pods(), name="run.pods")
                 reading = [scope.spawn(self._read_lines(), name="run.lines")]
                 if self._attachment is not None:
-                    talking = self._attachment.follow(self.answers.detach.set)
-                    reading.append(scope.spawn(talking, name="run.attachment"))
+                    scope.spawn(self._attachment.follow(self.answers.detach.set), name="run.attachment")
+                    reading.append(scope.spawn(self._wait_silent(self._attachment), name="run.silent"))
                 scope.spawn_forever(self._refresh(), name="run.refresh")
                 followed = await self._wait(scope, reading)
                 scope.cancel()
@@ -177,6 +177,11 @@ class FollowingSession:
         except NotFound:
             self._model.see_deleted()
             self._over.set()
+
+    async def _wait_silent(self, attachment: Attachment) -> None:
+        """Until the job is over and everything that its program printed is on the terminal."""
+        await self._over.wait()
+        await attachment.silent.wait()
 
     async def _wait_stopped(self) -> None:
         await self._empty.wait()

@@ -202,11 +202,11 @@ def test_nothing_is_printed_between_the_lines_of_a_program_that_has_the_terminal
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def test(talk: Talk) -> None:
-        talk.attachment.is_talking = True
+        talk.attachment.silent.clear()
         talk.view.print_news(JobNews("progress", "40 %"))
         talk.view.print_line(Shown(0, "node", 1, "hello", "[1] "))
         assert (talk.out.getvalue(), talk.err.getvalue()) == ("[1] hello\r\n", "")
-        talk.attachment.is_talking = False
+        talk.attachment.silent.set()
         talk.view.print_news(JobNews("state", "Running"))
         assert talk.err.getvalue() == "trainmaster: Running\n"
 
