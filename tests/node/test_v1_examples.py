@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.training import EXAMPLES, Lab, training
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.main import main
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
 
@@ -52,3 +56,21 @@ def test_the_workshop_runs_with_its_own_commands(lab: Lab) -> None:
     kubectl(lab, "delete", "-n", "pytorch", "pytorchjob", "pytorch-dist-job")
     lab.wait_until(lambda: not kubectl(lab, "get", "-n", "pytorch", "pods", "-o", "name"), "its Pods are gone")
     kubectl(lab, "delete", "-k", str(EXAMPLES / "v1/overlay"), "--ignore-not-found")
+
+
+def test_a_converted_job_trains_as_well(lab: Lab, tmp_path: Path) -> None:
+    out = io.StringIO()
+    asked = ("convert", "-f", str(EXAMPLES / "v1/base/pytorch-dist-job.yaml"))
+    assert main(asked, CommandContext({}, out, io.StringIO())) == 0
+    converted = tmp_path / "converted.yaml"
+    converted.write_text(out.getvalue())
+    program = EXAMPLES / "v1/base/train.py"
+    kubectl(lab, "create", "configmap", "code", f"--from-file={program}")
+    kubectl(lab, "apply", "-f", str(converted))
+    ended = lab.wait_for_end("pytorch-dist-job")
+    text = lab.read_logs("pytorch-dist-job")
+    assert ended["type"] == "Complete", text
+    assert "rank 1 of 2 has joined" in text
+    losses = [float(found) for found in LOSS.findall(text)]
+    assert losses[-1] < losses[0] / 2, text
+    lab.remove("pytorch-dist-job")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         code,
         completion,
         config,
+        convert,
         delete,
         describe,
         doctor,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     )
 
     _MODULES: Sequence[CommandModule] = (
-        backup, check, cleanup, code, completion, config, delete, describe, doctor, down, exec, explain, get,
+        backup, check, cleanup, code, completion, config, convert, delete, describe, doctor, down, exec, explain, get,
         history, init, kubeconfig, list, logs, nodes, operator, outputs, purge, rest, restart, restore, resume, run,
         runtimes, service, status, submit, suspend, tenant, top, up, version, wait, watch,
     )  # fmt: skip
@@ -79,6 +80,7 @@ COMMANDS = {
     "restart": "Start the next attempt of a running TrainJob; submit a finished one again",
     "delete": "Delete TrainJobs and everything that belongs to them",
     "check": "Check a manifest: how each field is handled, whether a server would accept it, when it would start",
+    "convert": "Convert PyTorchJobs and other v1 jobs to TrainJobs, with a report of what changes",
     "runtimes": "List runtimes with framework, nodes and the jobs that use them",
     "nodes": "List nodes with instance type, architecture, OS, GPUs and capacity type",
     "up": "Start the control plane of a home (foreground; --detach for the background)",
