@@ -185,9 +185,11 @@ def _suspend(name: str) -> Iterator[Object]:
 
 def _scale(name: str) -> Iterator[Object]:
     yield _capture("running", SETTLE)
-    for count, moment in ((3, "scaled-to-3"), (1, "scaled-to-1"), (2, "scaled-by-kubectl")):
+    for count in (3, 1):
         yield {"do": "patch", "patch": {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": count}}}}}
-        yield _capture(moment, 4.0)
+        yield _capture(f"scaled-to-{count}", 4.0)
+    yield {"do": "patch", "subresource": "scale", "patch": {"spec": {"replicas": 2}}}
+    yield _capture("scaled-by-kubectl", 4.0)
     yield from _complete(name, "worker-0", "worker-1")
 
 

@@ -14,7 +14,6 @@ _CONFLICT = "the job creates nothing while a name is taken, and its status says 
 _REFUSED_POD = "the status says why no Pod is created, not only an event"
 _UNSCHEDULABLE = "the status and the event say what would match"
 _ONE_RESTART = "one event for a restart; upstream reports it twice, in different words"
-_SAME_WORDS = "negative numbers are refused in the same words for every kind and replica type"
 _PERMANENT = "a job that fails with a permanent exit code has a completionTime, so its TTL applies"
 
 FIELDS = (
@@ -151,13 +150,6 @@ FIELDS = (
     Field("1.8/ttl-3-exitcode", "PyTorchJob", "event PyTorchJobRestarting", "as above", "events"),
     *(Field("1.8/ttl-3-exitcode", kind, "(object)", _PERMANENT, "end") for kind in ("PyTorchJob", "Pod", "Service")),
     # What prevents a job from running
-    Field(
-        "1.8/bad-pt-negative-workers",
-        "PyTorchJob",
-        "answer",
-        _SAME_WORDS,
-        "create",
-    ),
     *(
         Field(f"1.8/bad-pt-{case}", "PyTorchJob", "status", _REFUSED_POD, "end")
         for case in ("mount", "service-account")
