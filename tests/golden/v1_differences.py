@@ -257,11 +257,6 @@ REFUSED = (
 ANSWERS = (
     Answer("1.8/pt-empty-replica-specs", ("must be required",), _NOTHING),
     Answer("1.8/pt-null-replica", ("must be required",), _NOTHING),
-    Answer(
-        "1.8/pt-negative-workers",
-        _NOT_NEGATIVE,
-        _SAME_WORDS,
-    ),
     Answer("1.8/pt-bad-restart-policy", ("restartPolicy", *_UNSUPPORTED), _EVENT),
     Answer("1.8/pt-bad-clean-policy", ("cleanPodPolicy", *_UNSUPPORTED), "upstream deletes all Pods"),
     Answer("1.8/pt-bad-backend", ("rdzvBackend", *_UNSUPPORTED), "torchrun would refuse it in every Pod"),
