@@ -74,3 +74,24 @@ def test_a_converted_job_trains_as_well(lab: Lab, tmp_path: Path) -> None:
     losses = [float(found) for found in LOSS.findall(text)]
     assert losses[-1] < losses[0] / 2, text
     lab.remove("pytorch-dist-job")
+
+
+def test_mpirun_of_a_suspended_and_resumed_mpijob_starts_its_ranks_in_the_workers(lab: Lab) -> None:
+    kubectl(lab, "create", "configmap", "mpi", f"--from-file={EXAMPLES / 'mpi/train.py'}")
+    kubectl(lab, "apply", "-f", str(EXAMPLES / "v1/mpijob.yaml"))
+    for suspended in ("true", "false"):
+        patch = f'{{"spec": {{"runPolicy": {{"suspend": {suspended}}}}}}}'
+        kubectl(lab, "patch", "mpijob", "mpi-v1", "--type=merge", "-p", patch)
+        if suspended == "true":
+            kubectl(lab, "wait", "--for=condition=Suspended", "mpijob/mpi-v1", "--timeout=60s")
+    try:
+        kubectl(lab, "wait", "--for=condition=Succeeded", "mpijob/mpi-v1", "--timeout=120s")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{kubectl(lab, 'logs', 'mpi-v1-launcher')}") from None
+    log = kubectl(lab, "logs", "mpi-v1-launcher")
+    assert "rank 0 of 2 on mpi-v1-worker-0" in log and "rank 1 of 2 on mpi-v1-worker-1" in log
+    losses = [float(found) for found in LOSS.findall(log)]
+    assert len(losses) > 5 and losses[-1] < losses[0] / 2, log
+    kubectl(lab, "delete", "mpijob/mpi-v1", "configmap/mpi")
+    own = ("get", "pods", "-o", "name", "-l", "training.kubeflow.org/job-name=mpi-v1")
+    lab.wait_until(lambda: not kubectl(lab, *own), "its Pods are gone")

@@ -38,7 +38,14 @@ from trainmaster.node.images.rules import (
     Table,
     parse_table,
 )
-from trainmaster.node.images.shipped import MPI_VOLUME, SHIPPED, add_remote_start
+from trainmaster.node.images.shipped import (
+    MPI_VOLUME,
+    MPIJOB_VOLUME,
+    SHIPPED,
+    add_program,
+    add_remote_start,
+    allow_root,
+)
 from trainmaster.node.workloads import Workloads
 
 
@@ -107,9 +114,12 @@ class Images:
                     f"add one to ConfigMap {NAMESPACE}/{NAME}"
                 )
             rule = ImageRule(image)
-        rule, asked = _add_annotations(rule, pod)
-        if any(volume["name"] == MPI_VOLUME for volume in pod.volumes):
+        rule, asked = _add_annotations(add_program(rule, image), pod)
+        volumes = {volume["name"] for volume in pod.volumes}
+        if MPI_VOLUME in volumes:
             rule = add_remote_start(rule)
+        elif MPIJOB_VOLUME in volumes:
+            rule = allow_root(rule)
         found = await self._get_environment(rule, asked, table, pod, container, tell)
         gang = await self._make_gang(pod) if rule.gang else ""
         layer = self._make_shared(found)

@@ -9,6 +9,8 @@ from trainmaster.version import PACKAGE
 
 MPI_VOLUME = "mpi-ssh-auth"
 """The volume that the TrainJob controller adds to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
+MPIJOB_VOLUME = "mpi-job-config"
+"""The volume that the v1 controller adds to every Pod of an MPIJob (`controllers/v1jobs/mpi`)."""
 _INITIALIZER = "the image's program is replaced by our own initializer"
 _REMOTE_START = (
     "sshd is replaced by a local stand-in for remote start, which mpirun reaches through the gang's directory"
@@ -16,15 +18,14 @@ _REMOTE_START = (
 # By path: a Pod's environment need not contain our package, and these import nothing of it.
 _REMOTE = f"{PACKAGE}/remote_start/program.py"
 _LOADER = f"{PACKAGE}/initializer/program.py"
+_KUBECTL = f"{PACKAGE}/remote_start/kubectl_exec.py"
+_DELIVERY = "the image's kubectl is replaced by a local stand-in that can exec"
 _MPI_HOME = "/home/mpiuser"
 """The home directory in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")
-_MPI_VARIABLES = {
-    "OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start",
-    # If the server runs as root, so does the Pod's user.
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
+# If the server runs as root, so does the Pod's user.
+_ROOT_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+_MPI_VARIABLES = {"OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start", **_ROOT_VARIABLES}
 
 
 def _initializer(kind: str) -> ImageRule:
@@ -47,12 +48,18 @@ def add_remote_start(rule: ImageRule) -> ImageRule:
     )
 
 
+def allow_root(rule: ImageRule) -> ImageRule:
+    """For the Pods of MPIJobs, whatever their image: Open MPI refuses to run as root by default."""
+    return replace(rule, env={**_ROOT_VARIABLES, **rule.env})
+
+
 _SHELL = ("bash",)
 """What all images based on Ubuntu run by default. Without input it ends immediately, successfully."""
 
 SHIPPED: tuple[ImageRule, ...] = (
     _initializer("dataset"),
     _initializer("model"),
+    ImageRule("*/kubectl-delivery*", command=("python3", _KUBECTL), shown=(_KUBECTL,), note=_DELIVERY),
     ImageRule("*/trainer/deepspeed-runtime*", default_args=_SHELL),
     ImageRule("*/trainer/mlx-runtime*", default_args=_SHELL),
     ImageRule("*pytorch/pytorch*", default_args=_SHELL),
@@ -62,3 +69,13 @@ SHIPPED: tuple[ImageRule, ...] = (
     ImageRule("*/nvidia/jax*", default_args=_SHELL),
     ImageRule("docker.io/library/python*", default_args=("python3",)),
 )
+
+
+def add_program(rule: ImageRule, image: str) -> ImageRule:
+    """An administrator's rule for many images usually names no command. For images whose program we replace, the
+    shipped rule completes it."""
+    shipped = None if rule.command else next((own for own in SHIPPED if own.command and own.matches(image)), None)
+    if shipped is None:
+        return rule
+    env = {**shipped.env, **rule.env}
+    return replace(rule, command=shipped.command, env=env, shown=shipped.shown, note=shipped.note)

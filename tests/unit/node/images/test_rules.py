@@ -217,6 +217,30 @@ def test_pods_of_mpi_jobs_get_remote_start_whatever_their_image(tmp_path: Path) 
     run(tmp_path, test)
 
 
+def test_an_image_whose_program_we_replace_keeps_it_under_a_rule_for_all_images(tmp_path: Path) -> None:
+    """With a rule for `*` without a command, the launcher of an MPIJob could not start: its init container has none."""
+
+    async def test(bench: Bench) -> None:
+        await bench.write("rules: [{image: '*', env: {TARGET: /mine, A: b}}, {image: x}]")
+        for image in ("ghcr.io/kubeflow/training-v1/kubectl-delivery:latest", "kubectl-delivery"):
+            found = await bench.find(image)
+            assert found.command[-1].endswith("kubectl_exec.py") and found.command[-1] in found.shown
+        found = await bench.find("ghcr.io/kubeflow/trainer/model-initializer:v2.3.0")
+        assert found.command[-1] == "model" and found.variables == {"TARGET": "/mine", "A": "b"}
+        assert (await bench.find("mine:1")).command == ()
+
+    run(tmp_path, test)
+
+
+def test_open_mpi_may_run_as_root_in_the_pods_of_an_mpijob(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        found = await bench.find("mine:1", volumes=[{"name": "mpi-job-config", "configMap": {"name": "x"}}])
+        assert found.variables == {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        assert found.gang_directory == "", "it needs no shared directory"
+
+    run(tmp_path, test)
+
+
 def test_environments_are_known_by_what_was_asked_for() -> None:
     base = layers.read_base(sys.prefix)
     assert hash_packages(base, ["a", "b"]) == hash_packages(base, ["b", "a"])
