@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -101,8 +101,9 @@ class Keeper:
         find_deleter: FindDeleter = find_no_deleter,
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
+        models: Sequence[type[TrainingJob]] = tuple(TRAINING_KINDS.values()),
     ) -> None:
-        """`namespace`: watch only jobs in this namespace; "" means all."""
+        """`namespace`: watch only jobs in this namespace; "" means all. `models`: the kinds that the server has."""
         self._archive = archive
         self._client = client
         self._gather = gather
@@ -117,7 +118,8 @@ class Keeper:
         """Uids of jobs archived by an earlier process that have not been seen yet."""
         self._restored: RecordedDeletion | None = None
         """If the objects were restored from a backup: how the jobs that are not in it were deleted."""
-        self._unlisted = set(TRAINING_KINDS)
+        self._models = models
+        self._unlisted = set(models)
         """Kinds whose jobs have not been listed yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}
@@ -162,7 +164,7 @@ class Keeper:
                 scope.spawn_forever(self._write(), name="history.write")
                 scope.spawn_forever(self._note(), name="history.note")
                 scope.spawn_forever(self._trim(), name="history.trim")
-                for model in TRAINING_KINDS.values():
+                for model in self._models:
                     scope.spawn_forever(self._follow_jobs(model), name=f"history.{model.gvr.plural}")
                 scope.spawn_forever(self._follow_jobsets(), name="history.jobsets")
                 yield self
@@ -277,7 +279,7 @@ class Keeper:
         self._kept = await self._call(self._archive.list_kept)
 
     async def _finish_restore(self, model: type[TrainingJob]) -> None:
-        self._unlisted -= {kind for kind, known in TRAINING_KINDS.items() if known is model}
+        self._unlisted.discard(model)
         if self._restored is not None and not self._unlisted:
             await self._call(partial(restores.forget_restore, self._archive.directory))
             self._restored = None

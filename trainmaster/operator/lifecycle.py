@@ -27,12 +27,12 @@ from trainmaster.engine.controller import Controller
 from trainmaster.history.archive import Archive
 from trainmaster.history.keeper import CONTROL_PLANE, Keeper
 from trainmaster.history.remote import ClientGather
+from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit.clock import Clock
 
 log = logging.getLogger(__name__)
 
-READ = tuple(source.gvr for item in (*retention.CONTROLLERS, limits.CONTROLLER) for source in item.sources)
-"""The collections that must be in the view."""
 _REMEMBERED = 4096
 _WHY = {
     **{controller.name: "its time after the end was over" for controller in retention.CONTROLLERS},
@@ -60,37 +60,67 @@ class DeletionRecorder:
         return self._deleted.pop(uid, None)
 
 
+def list_read(models: Sequence[type[TrainingJob]]) -> list[GVR]:
+    """The collections that must be in the view."""
+    return [source.gvr for item in _build(LifecycleContext(models=models)) for source in item.sources]
+
+
+def _build(context: LifecycleContext) -> tuple[Controller, ...]:
+    return (*retention.build_controllers(context), limits.build_controller(context))
+
+
 def build_lifecycle(context: LifecycleContext, workers: int) -> tuple[Controller, ...]:
     """The controllers, with a number of workers that suits a remote server."""
-    built = (*retention.build_controllers(context), limits.build_controller(context))
-    return tuple(dataclasses.replace(controller, workers=workers) for controller in built)
+    return tuple(dataclasses.replace(controller, workers=workers) for controller in _build(context))
 
 
 async def ask_knows_retention(client: Client) -> bool:
     """Whether the cluster's TrainJobs keep `status.retention`. False if we may not read the CRD."""
+    return await _has_status_field(client, TRAIN_JOBS, "retention")
+
+
+async def check_v1_definitions(client: Client, models: Sequence[type[V1Job]]) -> None:
+    """Raises OSError if the cluster drops the fields in which the restarts of a v1 job are counted: upstream's
+    definitions do not have them."""
+    missing = [model.gvr for model in models if not await _has_status_field(client, model.gvr, "restarts")]
+    if missing:
+        names = ", ".join(map(_get_crd_name, missing))
+        words = ",".join(gvr.plural.removesuffix("s") for gvr in missing)
+        raise OSError(
+            f"the definitions of {names} are not ours, or cannot be read: apply the output of "
+            f"`trainmaster operator --print-manifests --v1-jobs {words}`"
+        )
+
+
+async def _has_status_field(client: Client, gvr: GVR, name: str) -> bool:
     try:
-        crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, _get_crd_name(TRAIN_JOBS))
+        crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, _get_crd_name(gvr))
     except StatusError as error:
         if error.code not in (403, 404):
             raise
         log.warning("cannot see the CRD", extra={"action": "operator.schema", "error": error.message})
         return False
     for version in crd["spec"]["versions"]:
-        if version["name"] == TRAIN_JOBS.version:
+        if version["name"] == gvr.version:
             schema = read_fields(version, "schema", "openAPIV3Schema")
-            return "retention" in read_fields(schema, "properties", "status", "properties")
+            return name in read_fields(schema, "properties", "status", "properties")
     return False
 
 
 @asynccontextmanager
 async def running_cluster_history(
-    directory: Path, client: Client, clock: Clock, recorder: DeletionRecorder, namespace: str
+    directory: Path,
+    client: Client,
+    clock: Clock,
+    recorder: DeletionRecorder,
+    namespace: str,
+    models: Sequence[type[TrainingJob]],
 ) -> AsyncIterator[Keeper]:
     """Raises ArchiveError if it cannot be opened: an operator with `--history` does not start without one."""
     archive = Archive.open(directory)
     try:
         gather = ClientGather(client, directory)
-        keeper = Keeper(archive, client, gather, clock, find_deleter=recorder.find, namespace=namespace)
+        keeper = Keeper(archive, client, gather, clock, find_deleter=recorder.find, namespace=namespace, models=models)
         async with keeper.running():
             yield keeper
     finally:

@@ -6,9 +6,13 @@ role. JobSet is not included: its own release installs its kinds and its manager
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainmaster.api.declaring import catalogue, crd
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.v1jobs.frameworks import GROUP
+from trainmaster.jobs.models.v1jobs import MPIJob, V1Job
 from trainmaster.operator.status_keys import SECRET
 
 NAME = "trainmaster-operator"
@@ -71,13 +75,44 @@ RULES: list[Object] = [
 ]
 
 
-def build_manifests(*, companion: bool = False) -> Object:
-    """As a companion of upstream's manager its kinds already exist, and must not be replaced."""
+def build_manifests(*, companion: bool = False, v1_jobs: Sequence[type[V1Job]] = ()) -> Object:
+    """As a companion of upstream's manager its kinds already exist, and must not be replaced. `v1_jobs`: the kinds of
+    training-operator that the operator runs."""
     if companion:
         return {"apiVersion": "v1", "kind": "List", "items": _build_access(COMPANION_RULES)}
-    definitions = crd.build_all(kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group)
-    items = [*definitions, *_build_access(RULES), _build_service()]
+    wanted = {model.gvr for model in v1_jobs}
+    kinds = [kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group or kind.gvr in wanted]
+    rules = [*RULES, *(_list_v1_rules(v1_jobs) if v1_jobs else ())]
+    items = [*crd.build_all(kinds), *_build_access(rules), _build_service()]
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _list_v1_rules(models: Sequence[type[V1Job]]) -> list[Object]:
+    plurals = [model.gvr.plural for model in models]
+    rules: list[Object] = [
+        {"apiGroups": [GROUP], "resources": plurals, "verbs": [*_READ, "delete"]},
+        {"apiGroups": [GROUP], "resources": [f"{plural}/status" for plural in plurals], "verbs": ["patch"]},
+        {"apiGroups": [GROUP], "resources": [f"{plural}/finalizers" for plural in plurals], "verbs": ["update"]},
+        {
+            "apiGroups": ["apiextensions.k8s.io"],
+            "resources": ["customresourcedefinitions"],
+            "resourceNames": [f"{plural}.{GROUP}" for plural in plurals],
+            "verbs": ["get"],
+        },
+        {"apiGroups": [""], "resources": ["pods", "services"], "verbs": [*_READ, "create", "patch", "delete"]},
+    ]
+    if MPIJob in models:
+        # The launcher may execute commands in its workers; a role can be granted only by who has its rights.
+        rules += [
+            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": [*_READ, "create"]},
+            {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
+            {
+                "apiGroups": ["rbac.authorization.k8s.io"],
+                "resources": ["roles", "rolebindings"],
+                "verbs": [*_READ, "create", "patch"],
+            },
+        ]
+    return rules
 
 
 def build_progress_url(namespace: str, port: int = PORT) -> str:

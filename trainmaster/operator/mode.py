@@ -49,23 +49,29 @@ from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.controllers.trainjob.reconciler import build_controller
+from trainmaster.controllers.v1jobs.reconciler import build_controller as build_v1_controller
 from trainmaster.engine.apply import apply_one_by_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
 from trainmaster.engine.lease import Lease, LeaseSettings
 from trainmaster.engine.manager import Manager
+from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.lifecycle import (
-    READ,
     DeletionRecorder,
     ask_knows_retention,
     build_lifecycle,
+    check_v1_definitions,
+    list_read,
     running_cluster_history,
 )
 from trainmaster.operator.status_keys import StatusKeys, ensure_keys
@@ -115,6 +121,12 @@ class OperatorSettings:
     """None: containers get no status server, like upstream with the feature gate `TrainJobStatus` off."""
     workers: int = 8
     """TrainJobs handled in parallel; each mostly waits for the API server."""
+    v1_jobs: tuple[type[V1Job], ...] = ()
+    """The kinds of `kubeflow.org/v1` that belong to this operator; training-operator must not run them."""
+
+    @property
+    def models(self) -> tuple[type[TrainingJob], ...]:
+        return (TrainJob, *self.v1_jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +141,12 @@ async def running_operator(
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
     async with AsyncExitStack() as stack:
+        await check_v1_definitions(client, settings.v1_jobs)
         progress = None if settings.companion else settings.progress
         keys = None if progress is None else await get_keys(client, progress, clock)
         told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
-        operated = () if settings.companion else (build_operated_controller(settings, told), derived.CONTROLLER)
-        cache = build_cache(client, list_collections(operated), settings, clock=clock, ids=ids)
+        operated = () if settings.companion else list_operated(settings, told)
+        cache = build_cache(client, list_collections(operated, settings), settings, clock=clock, ids=ids)
         await stack.enter_async_context(cache)
         await cache.wait_synced()
         if progress is not None and keys is not None:
@@ -148,9 +161,12 @@ async def running_operator(
         recorder = DeletionRecorder(apply_one_by_one(client))
         keeper = None
         if settings.history is not None:
-            history = running_cluster_history(settings.history, client, clock, recorder, settings.namespace)
+            history = running_cluster_history(
+                settings.history, client, clock, recorder, settings.namespace, settings.models
+            )
             keeper = await stack.enter_async_context(history)
-        lifecycle = LifecycleContext(ledger=keeper, publish=await ask_knows_retention(client))
+        publish = await ask_knows_retention(client)
+        lifecycle = LifecycleContext(ledger=keeper, publish=publish, models=settings.models)
         queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
         manager = Manager(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
@@ -167,10 +183,17 @@ async def running_operator(
         yield Operator(cache, manager)
 
 
-def list_collections(operated: Sequence[Controller]) -> list[GVR]:
+def list_operated(settings: OperatorSettings, progress: ProgressServer | None) -> tuple[Controller, ...]:
+    """The controllers that run jobs."""
+    v1_jobs = (dataclasses.replace(build_v1_controller(model), workers=settings.workers) for model in settings.v1_jobs)
+    return (build_operated_controller(settings, progress), derived.CONTROLLER, *v1_jobs)
+
+
+def list_collections(operated: Sequence[Controller], settings: OperatorSettings) -> list[GVR]:
     """What is cached: the sources of the controllers and, for our TrainJob controller, what it looks up."""
     sources = [source.gvr for controller in operated for source in controller.sources]
-    return [*sources, *READ, *((*POD_GROUPS, PODS) if operated else ())]
+    found = [*sources, *list_read(settings.models), *((*POD_GROUPS, PODS) if operated else ())]
+    return list(dict.fromkeys(found))
 
 
 async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> StatusKeys:
@@ -233,7 +256,7 @@ def build_cache(
         cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
         optional=POD_GROUPS,
         slim=slim,
-        selectors=OF_JOB_SETS,
+        selectors={JOBS: JOBSET_NAME} if settings.v1_jobs else OF_JOB_SETS,
     )
 
 
@@ -251,8 +274,8 @@ def drop_ownership(obj: Object) -> Object:
 
 
 def drop_content_of_others(obj: Object) -> Object:
-    """For ConfigMaps and Secrets without a TrainJob: only name and owner matter. The policy is kept completely."""
-    if is_policy(obj) or any(owner.get("kind") == "TrainJob" for owner in ObjectModel(obj).owners):
+    """For ConfigMaps and Secrets without a job: only name and owner matter. The policy is kept completely."""
+    if is_policy(obj) or any(owner.get("kind") in TRAINING_KINDS for owner in ObjectModel(obj).owners):
         return drop_ownership(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
     meta = {key: value for key, value in obj["metadata"].items() if key in kept}

@@ -16,7 +16,8 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.client.writes import Applied, Delete, Write
-from trainmaster.operator.lifecycle import DeletionRecorder, ask_knows_retention
+from trainmaster.jobs.models.v1jobs import PyTorchJob
+from trainmaster.operator.lifecycle import DeletionRecorder, ask_knows_retention, check_v1_definitions
 from trainmaster.operator.manifests import COMPANION_RULES, RULES, build_manifests
 from trainmaster.operator.mode import (
     OperatorSettings,
@@ -24,6 +25,7 @@ from trainmaster.operator.mode import (
     drop_content_of_others,
     drop_ownership,
     list_collections,
+    list_operated,
 )
 
 pytestmark = pytest.mark.unit
@@ -140,22 +142,46 @@ def test_the_policy_is_kept_whole_among_the_config_maps_of_others() -> None:
 
 
 def test_a_companion_keeps_no_pods_in_memory_and_the_operator_does() -> None:
-    assert PODS not in list_collections(())
-    assert PODS in list_collections((build_operated_controller(OperatorSettings()),))
+    settings = OperatorSettings()
+    assert PODS not in list_collections((), settings)
+    assert PODS in list_collections((build_operated_controller(settings),), settings)
+
+
+def test_the_kinds_of_training_operator_are_touched_only_if_they_are_named() -> None:
+    alone, both = OperatorSettings(), OperatorSettings(v1_jobs=(PyTorchJob,))
+    assert not any(gvr.group == "kubeflow.org" for gvr in list_collections(list_operated(alone, None), alone))
+    found = {gvr.plural for gvr in list_collections(list_operated(both, None), both) if gvr.group == "kubeflow.org"}
+    assert found == {"pytorchjobs"}
+    rules = [rule for item in build_manifests(v1_jobs=(PyTorchJob,))["items"] for rule in item.get("rules", ())]
+    named = {(name, verb) for rule in rules for name in rule["resources"] for verb in rule["verbs"]}
+    assert {("pytorchjobs/status", "patch"), ("pods", "create"), ("services", "create")} <= named
+    assert not any(name.startswith("tfjobs") or name == "roles" for name, _ in named)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_definitions_without_our_fields_are_refused_at_start(known: bool) -> None:
+    client = Definitions({"restarts": {}} if known else {}, "pytorchjobs.kubeflow.org")
+    asked = check_v1_definitions(cast(Client, client), (PyTorchJob,))
+    if known:
+        asyncio.run(asked)
+        return
+    with pytest.raises(OSError, match="print-manifests --v1-jobs"):
+        asyncio.run(asked)
 
 
 class Definitions:
     """A client that has one CRD, or none."""
 
-    def __init__(self, status: Object | None) -> None:
+    def __init__(self, status: Object | None, name: str = "trainjobs.trainer.kubeflow.org") -> None:
         self._status = status
+        self._name = name
 
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
-        assert name == "trainjobs.trainer.kubeflow.org"
+        assert name == self._name
         if self._status is None:
             raise StatusError(403, "Forbidden", "no")
         schema = {"openAPIV3Schema": {"properties": {"status": {"properties": self._status}}}}
-        return {"spec": {"versions": [{"name": "v1alpha1", "schema": schema}]}}
+        return {"spec": {"versions": [{"name": name, "schema": schema} for name in ("v1", "v1alpha1")]}}
 
 
 @pytest.mark.parametrize(("status", "known"), [({"retention": {}}, True), ({"conditions": {}}, False), (None, False)])

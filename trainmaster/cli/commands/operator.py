@@ -12,12 +12,15 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ConfigError, choose_config
+
+if TYPE_CHECKING:
+    from trainmaster.jobs.models.v1jobs import V1Job
 
 T = TypeVar("T")
 _SYSTEM_NAMESPACE = "trainmaster-system"
@@ -58,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress-port", type=int, default=10443, metavar="N", help="port for progress reports (default: %(default)s)"
     )
     parser.add_argument("--no-progress", action="store_true", help="do not give Pods an address to report progress to")
+    parser.add_argument(
+        "--v1-jobs",
+        default="",
+        metavar="KINDS",
+        help="also run these kinds of kubeflow.org/v1, in place of training-operator: all, or pytorchjob,tfjob,...",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
     parser.add_argument(
@@ -69,7 +78,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.print_manifests:
         from trainmaster.operator import manifests
 
-        context.say(json.dumps(manifests.build_manifests(companion=options.companion), indent=1))
+        v1_jobs = _read_v1_jobs(options)
+        context.say(json.dumps(manifests.build_manifests(companion=options.companion, v1_jobs=v1_jobs), indent=1))
         return exits.OK
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
@@ -87,6 +97,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         companion=options.companion,
         history=Path(options.history) if options.history else None,
         progress=_decide_progress(options, context, operator.ProgressSettings),
+        v1_jobs=_read_v1_jobs(options),
     )
     context.note(f"operating on {config.server}")
     try:
@@ -96,6 +107,21 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     except lease.LeaseLost as error:
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
     return exits.OK
+
+
+def _read_v1_jobs(options: argparse.Namespace) -> tuple[type[V1Job], ...]:
+    from trainmaster.jobs.models.v1jobs import MODELS
+
+    known = {model.framework.singular: model for model in MODELS}
+    words = [word.strip().lower() for word in options.v1_jobs.split(",") if word.strip()]
+    if words == ["all"]:
+        return MODELS
+    if words and options.companion:
+        raise exits.Failure("--v1-jobs runs jobs, which a companion does not: leave out one of the two", exits.USAGE)
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise exits.Failure(f"--v1-jobs {unknown[0]}: it must be all, or some of {', '.join(known)}", exits.USAGE)
+    return tuple(known[word] for word in words)
 
 
 def _decide_progress(options: argparse.Namespace, context: CommandContext, make: Callable[..., T]) -> T | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.models.training import TrainingJob
 
 
 class HistoryLedger(Protocol):
@@ -24,3 +28,5 @@ class LifecycleContext:
     """None: there is no history, so nothing waits for it."""
     publish: bool = True
     """Whether to write `status.retention`. A CRD without the field would drop it each time."""
+    models: Sequence[type[TrainingJob]] = tuple(TRAINING_KINDS.values())
+    """The kinds of jobs. A cluster may not serve all of them."""

@@ -14,7 +14,6 @@ from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
-from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -90,6 +89,6 @@ def list_finished(view: View, model: type[TrainingJob], namespace: str = "") -> 
     return filter(_is_kept, map(model, view.list(model.gvr, namespace)))
 
 
-def list_all_finished(view: View, namespace: str = "") -> Iterable[TrainingJob]:
-    """The same for all kinds."""
-    return chain.from_iterable(list_finished(view, model, namespace) for model in TRAINING_KINDS.values())
+def list_all_finished(view: View, models: Iterable[type[TrainingJob]], namespace: str = "") -> Iterable[TrainingJob]:
+    """The same for several kinds."""
+    return chain.from_iterable(list_finished(view, model, namespace) for model in models)

@@ -26,7 +26,7 @@ from trainmaster.engine.draft import Draft, build_delete
 from trainmaster.engine.plan import NOTHING, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
-from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.training import COMPLETE, FAILED, TrainingJob
 from trainmaster.kit.clock import parse_time
 from trainmaster.kit.timeline import Now
@@ -45,7 +45,7 @@ def reconcile(
     if refusals or all(limit is None for limit in limits.values()):
         return NOTHING
     sorted_ends: dict[str, list[tuple[str, str, TrainingJob]]] = {COMPLETE: [], FAILED: []}
-    for job in list_all_finished(view, request.name):
+    for job in list_all_finished(view, context.models, request.name):
         end = job.end
         if end is not None:
             moment = parse_time(end[1]).isoformat()
@@ -74,21 +74,22 @@ def map_job(view: View, obj: Object) -> Iterable[Request]:
         yield Request("", job.namespace)
 
 
-def map_policy(view: View, config_map: Object) -> Iterable[Request]:
+def map_policy(context: LifecycleContext, view: View, config_map: Object) -> Iterable[Request]:
     if is_policy(config_map):
-        for namespace in sorted({job.namespace for job in list_all_finished(view)}):
+        for namespace in sorted({job.namespace for job in list_all_finished(view, context.models)}):
             yield Request("", namespace)
 
 
 def build_controller(context: LifecycleContext | None = None) -> Controller:
+    context = context or LifecycleContext()
     return Controller(
         name="history-limits",
         kind=NAMESPACES,
-        reconcile=partial(reconcile, context or LifecycleContext()),
+        reconcile=partial(reconcile, context),
         reporter="trainmaster-lifecycle",
         sources=(
-            *(ChangeSource(model.gvr, map_job) for model in TRAINING_KINDS.values()),
-            ChangeSource(CONFIG_MAPS, map_policy),
+            *(ChangeSource(model.gvr, map_job) for model in context.models),
+            ChangeSource(CONFIG_MAPS, partial(map_policy, context)),
         ),
     )
 

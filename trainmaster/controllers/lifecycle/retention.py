@@ -34,7 +34,7 @@ from trainmaster.engine.draft import Draft, ObjectDraft, build_delete
 from trainmaster.engine.plan import NOTHING, Effect, Plan
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource
-from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
@@ -141,7 +141,8 @@ def _make_request(job: TrainingJob) -> Request:
 
 def build_controllers(context: LifecycleContext | None = None) -> tuple[Controller, ...]:
     """One for each kind of training job."""
-    return tuple(build_controller(context, model) for model in TRAINING_KINDS.values())
+    context = context or LifecycleContext()
+    return tuple(build_controller(context, model) for model in context.models)
 
 
 def build_controller(context: LifecycleContext | None = None, model: type[TrainingJob] = TrainJob) -> Controller:
