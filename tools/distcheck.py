@@ -1,8 +1,8 @@
 """`make distcheck`: builds a release, installs its wheel into an empty environment, and runs the e2e tests with it.
 
-The tests come from the sdist, with the installed package in the place of its own, so that neither they nor the programs
-they start can use the checkout. The environment contains only the wheel and its dependencies, as a user's does: pytest
-and the other test tools are in a folder that only the process of pytest can import from.
+The tests come from the sdist, with a copy of the installed package in the place of its own, so that neither they nor
+the programs they start can use the checkout. The environment contains only the wheel and its dependencies, as a user's
+does: pytest and the other test tools are in a folder that only the process of pytest can import from.
 
     python tools/distcheck.py [ARGUMENTS FOR PYTEST]
 """
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
             check_rebuild(made.wheel, source, folder / "rebuilt", backend)
             python, package = make_environment(folder / "environment", made.wheel)
             shutil.rmtree(source / dist.PACKAGE)
-            (source / dist.PACKAGE).symlink_to(package)
+            shutil.copytree(package, source / dist.PACKAGE)
             tools = install_tools(folder / "tools")
         except (dist.DistError, Unavailable) as error:
             print(error, file=sys.stderr)
