@@ -42,6 +42,12 @@ SDK_PINS = (
     "nbclient>=0.10",
     "ipykernel>=6.29",
 )
+TRAINING_SDK = "training-sdk"
+TRAINING_SDK_PINS = (
+    "kubeflow-training==1.9.4",
+    # Runs the tests that the package contains.
+    "pytest>=8",
+)
 TENSORFLOW = "tensorflow"
 TENSORFLOW_PINS = ("tensorflow-cpu==2.21.0",)
 LAYOUT = "1"
@@ -96,6 +102,22 @@ def ensure_sdk(cache: Cache | None = None, say: Callable[[str], None] = print) -
     return cache.ensure(SDK, _get_sdk_key(), make)
 
 
+def find_training_sdk(cache: Cache | None = None) -> Path | None:
+    """The prefix of the environment with the SDK of training-operator. One of its own: its package has the same name
+    (`kubeflow`) as that of the newer SDK."""
+    return (cache or Cache(cache_root())).find(TRAINING_SDK, _get_training_sdk_key())
+
+
+def ensure_training_sdk(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
+    cache = cache or Cache(cache_root())
+
+    def make(folder: Path) -> None:
+        say("installing the SDK of training-operator for the tests (once, 0.1 GB)")
+        make_environment(folder, cache.path(TRAINING_SDK, _get_training_sdk_key()), TRAINING_SDK_PINS)
+
+    return cache.ensure(TRAINING_SDK, _get_training_sdk_key(), make)
+
+
 def find_tensorflow(cache: Cache | None = None) -> Path | None:
     """The prefix of the environment with TensorFlow. One of its own: it pins what the other frameworks have newer."""
     return (cache or Cache(cache_root())).find(TENSORFLOW, _get_tensorflow_key())
@@ -113,6 +135,10 @@ def ensure_tensorflow(cache: Cache | None = None, say: Callable[[str], None] = p
 
 def _get_tensorflow_key() -> str:
     return content_hash([*TENSORFLOW_PINS, f"{sys.version_info[:2]}", LAYOUT])
+
+
+def _get_training_sdk_key() -> str:
+    return content_hash([*TRAINING_SDK_PINS, f"{sys.version_info[:2]}", LAYOUT])
 
 
 def _get_sdk_key() -> str:

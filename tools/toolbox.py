@@ -155,6 +155,7 @@ class Toolbox:
             "promtool": self.ensure_promtool,
             "setuptools": self.ensure_build_backend,
             frameworks.SDK: self.ensure_sdk,
+            frameworks.TRAINING_SDK: self.ensure_training_sdk,
             frameworks.TENSORFLOW: self.ensure_tensorflow,
         }
         for tool, ensure in others.items():
@@ -249,6 +250,12 @@ class Toolbox:
     def ensure_sdk(self) -> Path:
         try:
             return frameworks.ensure_sdk(self.cache, self.say)
+        except frameworks.NotInstalled as error:
+            raise Unavailable(str(error)) from None
+
+    def ensure_training_sdk(self) -> Path:
+        try:
+            return frameworks.ensure_training_sdk(self.cache, self.say)
         except frameworks.NotInstalled as error:
             raise Unavailable(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""The Kubeflow SDK, unmodified, in the environment that `tools/frameworks.py` keeps for it, talking to a server.
+"""The Kubeflow SDKs, unmodified, each in the environment that `tools/frameworks.py` keeps for it, talking to a server.
 
     with running_sdk(tmp_path, server.home) as sdk:
         sdk.run("name", "client.train(...)")    # `ours` is what trainmaster.connect() returns
@@ -20,7 +20,7 @@ from textwrap import dedent
 
 import pytest
 
-from tools.frameworks import SDK, find_sdk
+from tools.frameworks import SDK, TRAINING_SDK, find_sdk, find_training_sdk
 from tools.toolbox import Toolbox
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -48,20 +48,47 @@ def wait(name, *status, client=client):
 """
 
 
+TRAINING_PRELUDE = r"""
+import time
+from kubeflow.training import *
+from kubernetes.client import *
+
+client = TrainingClient()
+
+def wait(name, *conditions):
+    wanted = set(conditions or ("Succeeded",))
+    return client.wait_for_job_conditions(name, expected_conditions=wanted, wait_timeout=100, polling_interval=0.2)
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.1)
+"""
+
+
 def find_sdk_or_skip() -> Path:
-    sdk = find_sdk()
-    if sdk is None:
-        pytest.skip(Toolbox().why_missing(SDK))
-    return sdk
+    return _require(SDK, find_sdk())
 
 
-def build_environ(folder: Path, home: Path) -> dict[str, str]:
+def find_training_sdk_or_skip() -> Path:
+    return _require(TRAINING_SDK, find_training_sdk())
+
+
+def _require(tool: str, found: Path | None) -> Path:
+    if found is None:
+        pytest.skip(Toolbox().why_missing(tool))
+    return found
+
+
+def build_environ(folder: Path, home: Path, **more: str) -> dict[str, str]:
     return {
         # The command `trainmaster` is beside our interpreter.
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "HOME": str(folder),
         "TRAINMASTER_HOME": str(home),
+        **more,
     }
 
 
@@ -93,19 +120,32 @@ class Sdk:
 
 @contextmanager
 def running_sdk(folder: Path, home: Path) -> Iterator[Sdk]:
-    sdk = find_sdk_or_skip()
+    with _running(find_sdk_or_skip(), folder, home, PRELUDE, build_environ(folder, home)) as sdk:
+        yield sdk
+
+
+@contextmanager
+def running_training_sdk(folder: Path, home: Path) -> Iterator[Sdk]:
+    """The SDK of training-operator. It finds the server through KUBECONFIG, as its documentation shows."""
+    environ = build_environ(folder, home, KUBECONFIG=str(home / "kubeconfig"))
+    with _running(find_training_sdk_or_skip(), folder, home, TRAINING_PRELUDE, environ) as sdk:
+        yield sdk
+
+
+@contextmanager
+def _running(sdk: Path, folder: Path, home: Path, prelude: str, environ: dict[str, str]) -> Iterator[Sdk]:
     folder.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
         [str(sdk / "bin" / "python"), str(Path(__file__).with_name("sdk_worker.py"))],
         cwd=folder,
-        env=build_environ(folder, home),
+        env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
         found = Sdk(process, folder, home)
-        found.run("prelude", PRELUDE, "first")
+        found.run("prelude", prelude, "first")
         yield found
     finally:
         assert process.stdin and process.stdout
