@@ -384,3 +384,46 @@ def test_a_name_that_is_too_long_for_its_pods_is_refused() -> None:
             await plant.apply((PYTORCH.gvr, job))
 
     flow(body)
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+def test_c26_the_ttl_of_a_finished_job_applies_even_if_it_is_suspended(suspend: bool) -> None:
+    async def body(plant: Plant) -> None:
+        job = make_job(PYTORCH, {"Master": 1}, runPolicy={"ttlSecondsAfterFinished": 180})
+        await plant.apply((PYTORCH.gvr, job))
+        await finish(plant, PYTORCH, "Succeeded")
+        patch = {"spec": {"runPolicy": {"suspend": suspend}}}
+        await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, patch, "default")
+        await plant.cluster.clock.sleep(170)
+        assert not await is_gone(plant, PYTORCH)
+        await plant.cluster.clock.sleep(20)
+        assert await is_gone(plant, PYTORCH)
+
+    flow(body)
+
+
+def test_c26_a_job_without_ttl_stays_and_an_unfinished_one_with_it_too() -> None:
+    async def body(plant: Plant) -> None:
+        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1})))
+        suspended = make_job(XGBOOST, {"Master": 1}, runPolicy={"ttlSecondsAfterFinished": 0, "suspend": True})
+        await plant.apply((XGBOOST.gvr, suspended))
+        await finish(plant, PYTORCH, "Succeeded")
+        await plant.cluster.clock.sleep(86_400)
+        assert not await is_gone(plant, PYTORCH)
+        assert not await is_gone(plant, XGBOOST)
+
+    flow(body)
+
+
+def test_c29_the_queue_of_a_job_cannot_be_changed() -> None:
+    async def body(plant: Plant) -> None:
+        policy = {"schedulingPolicy": {"queue": "a"}}
+        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1}, runPolicy=policy)))
+        patch = {"spec": {"runPolicy": {"schedulingPolicy": {"queue": "b"}}}}
+        with pytest.raises(StatusError) as caught:
+            await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, patch, "default")
+        assert "spec.runPolicy.schedulingPolicy.queue is immutable" in caught.value.message
+        job = await plant.client.get(PYTORCH.gvr, "a", "default")
+        assert job["spec"]["runPolicy"]["schedulingPolicy"]["queue"] == "a"
+
+    flow(body)

@@ -1,0 +1,54 @@
+"""Every line of the conformance checklist for training-operator has a test, a recorded case, or a reason why not.
+
+The lines S, about the SDK, are with its tests.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.golden.cases import list_cases
+
+pytestmark = pytest.mark.unit
+
+TESTS = Path(__file__).parents[3]
+FILES = (
+    *sorted(Path(__file__).parent.glob("test_lines_[!t]*.py")),
+    TESTS / "unit" / "api" / "v1jobs" / "test_lines_admission.py",
+    TESTS / "flow" / "test_v1_flow.py",
+)
+LINES = (
+    *(f"C{number:02}" for number in (*range(1, 14), *range(20, 32), *range(40, 44))),
+    *(f"P{number:02}" for number in range(1, 9)),
+    *(f"T{number:02}" for number in range(1, 9)),
+    *(f"M{number:02}" for number in range(1, 8)),
+    *("X01", "X02", "D01", "D02", "J01"),
+)
+RECORDED = {
+    "C03": "1.8/clean-tf-running",
+    "C04": "1.8/clean-pt-all",
+    "C27": "1.8/ttl-3-failed",
+    "C28": "1.8/ttl-3",
+}
+LEFT_OUT = {
+    "C30": "there are no PodGroups, so no Pod needs the scheduler that reads them",
+    "P06": "no HorizontalPodAutoscaler is created, because nothing here would act on it",
+}
+
+
+def list_tested() -> set[str]:
+    names = re.findall(r"^def test_((?:[cptmxdj]\d\d_)+)", "".join(map(Path.read_text, FILES)), re.MULTILINE)
+    return {line.upper() for name in names for line in name.rstrip("_").split("_")}
+
+
+def test_every_line_is_tested_recorded_or_left_out() -> None:
+    tested = list_tested()
+    assert tested <= set(LINES)
+    assert sorted(LINES) == sorted([*tested, *RECORDED, *LEFT_OUT])
+
+
+def test_recorded_lines_name_cases_that_exist() -> None:
+    assert set(RECORDED.values()) <= set(list_cases())
