@@ -129,9 +129,10 @@ def make_layer(directory: str, base: Base, hook: bytes = b"", library: Mapping[s
 
 
 _NSLOOKUP = """#!/bin/sh
-# Names of Services are lines in /etc/hosts. A name of a Pod that has just started may take a moment to appear.
+# Names of Services are lines in /etc/hosts; other programs of this name ask only name servers, and Pods have none.
+# A name of a Pod that has just started may take a moment to appear.
 tries=0
-until getent hosts "$1"; do
+until getent ahosts "$1"; do
   tries=$((tries + 1))
   if [ "$tries" -ge 50 ]; then
     echo "** server can't find $1: NXDOMAIN" >&2
@@ -140,7 +141,7 @@ until getent hosts "$1"; do
   sleep 0.02
 done
 """
-"""Init containers wait with it for the name of another Pod; minimal machines do not have it."""
+"""Init containers wait with it for the name of another Pod."""
 
 
 def make_programs(root: Path, prefix: str) -> str:
@@ -162,9 +163,8 @@ def make_programs(root: Path, prefix: str) -> str:
     for name in ("pip", "pip3"):
         (fresh / name).write_text('#!/bin/sh\nexec python3 -m pip "$@"\n')
         (fresh / name).chmod(0o755)
-    if shutil.which("nslookup") is None:
-        (fresh / "nslookup").write_text(_NSLOOKUP)
-        (fresh / "nslookup").chmod(0o755)
+    (fresh / "nslookup").write_text(_NSLOOKUP)
+    (fresh / "nslookup").chmod(0o755)
     if (source / "uv").exists():
         # It installs into VIRTUAL_ENV, which must exist first.
         (fresh / "uv").write_text(f'#!/bin/sh\npython3 -m pip --version >/dev/null\nexec {source}/uv "$@"\n')
