@@ -1,8 +1,8 @@
 """Rewrites mounts, names and ports where there are no namespaces (the plain level). Pure.
 
 An absolute mountPath in a command, an argument, a value or the working directory becomes the volume's directory. A name
-of the Pod's headless service becomes the loopback address, and a port that follows it or is in a rendezvous variable
-becomes one that is leased to the gang. All changes are reported.
+of the Pod's headless service, or of a Pod of the same v1 job, becomes the loopback address, and a port that follows it
+or is in a rendezvous variable becomes one that is leased to the gang. All changes are reported.
 """
 
 from __future__ import annotations
@@ -12,11 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.api.training.reports import FOLDER
+from trainmaster.api.v1jobs.frameworks import JOB_NAME
+from trainmaster.api.workloads import read_v1_gang
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import LOOPBACK
 
-PORT_VARIABLES = frozenset({"PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT", "JAX_COORDINATOR_PORT"})
-_HOST = r"(?<![A-Za-z0-9.-])[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+PORT_VARIABLES = frozenset(
+    {
+        "COORDINATOR_PORT",
+        "DMLC_PS_ROOT_PORT",
+        "DMLC_TRACKER_PORT",
+        "JAX_COORDINATOR_PORT",
+        "MASTER_PORT",
+        "PET_MASTER_PORT",
+    }
+)
+_BEGIN = r"(?<![A-Za-z0-9.-])"
+_HOST = rf"{_BEGIN}[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _END = r"(?![A-Za-z0-9-]|\.[A-Za-z0-9])"
 
 
@@ -95,8 +107,11 @@ def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def _build_name_pattern(pod: Pod) -> re.Pattern[str] | None:
-    if not pod.subdomain:
+    if pod.subdomain:
+        host = rf"{_HOST}\.{re.escape(pod.subdomain)}"
+    elif read_v1_gang(pod.raw) and JOB_NAME in pod.labels:
+        host = rf"{_BEGIN}{re.escape(pod.labels[JOB_NAME])}-[a-z]+-\d+"
+    else:
         return None
-    namespace = re.escape(pod.namespace)
-    tail = rf"\.{re.escape(pod.subdomain)}(?:\.{namespace}(?:\.svc(?:\.cluster\.local)?)?)?"
-    return re.compile(rf"(?P<name>{_HOST}{tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")
+    tail = rf"(?:\.{re.escape(pod.namespace)}(?:\.svc(?:\.cluster\.local)?)?)?"
+    return re.compile(rf"(?P<name>{host}{tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")

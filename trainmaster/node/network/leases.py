@@ -24,7 +24,7 @@ from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOB_SETS, NAMESPACES
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import is_tenant
-from trainmaster.api.workloads import build_gang
+from trainmaster.api.workloads import build_gang, read_v1_gang
 from trainmaster.client.contract import Client
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
@@ -70,7 +70,7 @@ class NetworkLeases:
 
     def restore(self, pod: Pod, found: FoundPod) -> None:
         """Restores the leases recorded in the Pod's directory."""
-        gang, uid = get_gang(pod), pod.uid
+        gang, uid = self._get_gang(pod), pod.uid
         self._members.setdefault(gang, set()).add(uid)
         for asked, leased in self._read_ports(uid).items():
             self._ports.restore(gang, asked, leased)
@@ -80,7 +80,7 @@ class NetworkLeases:
             self._addresses.restore(gang, found.pod.hostname.partition(".")[0], found.pod.address)
 
     async def build_site(self, pod: Pod, variables: Mapping[str, str]) -> Site:
-        gang, uid = get_gang(pod), pod.uid
+        gang, uid = self._get_gang(pod), pod.uid
         directory = str(self.root / uid)
         self._members.setdefault(gang, set()).add(uid)
         if self.level == PLAIN:
@@ -181,9 +181,13 @@ class NetworkLeases:
             return LOOPBACK
         return self._addresses.lease(get_gang(pod), build_names(pod)[0].partition(".")[0])
 
+    def _get_gang(self, pod: Pod) -> str:
+        """The Pods that share leases. On a shared network the Pods of a v1 job share their ports."""
+        return (self.level == PLAIN and read_v1_gang(pod.raw)) or get_gang(pod)
+
     def release(self, pod: Pod) -> None:
         """Releases everything of the gang with its last Pod."""
-        gang = get_gang(pod)
+        gang = self._get_gang(pod)
         self._given.pop(pod.uid, None)
         self._api_ports.pop(pod.uid, None)
         members = self._members.get(gang, set())
@@ -216,7 +220,7 @@ class NetworkLeases:
             return None
 
     def _write_ports(self, pod: Pod) -> None:
-        ports = self._ports.list_leases(get_gang(pod))
+        ports = self._ports.list_leases(self._get_gang(pod))
         if ports:
             path = self.root / pod.uid / _PORTS
             write_whole(os.fspath(path), orjson.dumps(ports, option=orjson.OPT_NON_STR_KEYS))

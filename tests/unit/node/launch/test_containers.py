@@ -119,6 +119,25 @@ def test_names_of_the_own_service_become_the_loopback_address(text: str, want: s
     assert build_rewriter(Pod(make_pod({})), {}, lambda port: port + 1000).rewrite(text) == want
 
 
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("pt-master-0", "127.0.0.1", id="the variable"),
+        pytest.param("nslookup pt-master-0; then", "nslookup 127.0.0.1; then", id="in the script of init-pytorch"),
+        pytest.param("pt-worker-0.ns.svc:23456", "127.0.0.1:24456", id="a qualified name with a port"),
+        pytest.param("pt-master-0.other", "pt-master-0.other", id="another namespace"),
+        pytest.param("my-pt-master-0 pt-master pt-x-1-y", "my-pt-master-0 pt-master pt-x-1-y", id="other names"),
+    ],
+)
+def test_names_of_the_pods_of_a_v1_job_become_the_loopback_address(text: str, want: str) -> None:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "pt", "uid": "u", "controller": True}
+    pod = make_pod({}, hostname=None, subdomain=None)
+    pod["metadata"] |= {"ownerReferences": [owner], "labels": {"training.kubeflow.org/job-name": "pt"}}
+    assert build_rewriter(Pod(pod), {}, lambda port: port + 1000).rewrite(text) == want
+    del pod["metadata"]["ownerReferences"]
+    assert build_rewriter(Pod(pod), {}, int).rewrite(text) == text, "a label alone is a claim"
+
+
 def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "v" / "sub").mkdir(parents=True)
     container = {
