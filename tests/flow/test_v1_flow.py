@@ -330,6 +330,21 @@ def test_a_refused_pod_is_said_in_the_status() -> None:
     flow(body)
 
 
+@pytest.mark.parametrize("restart", ["OnFailure", "ExitCode"])
+def test_a_pod_that_its_node_cannot_run_is_not_replaced_forever(restart: str) -> None:
+    async def body(plant: Plant) -> None:
+        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1, "Worker": 1}, restart)))
+        await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
+        status = {"phase": "Failed", "reason": "Unsupported", "message": "this node does not carry out it"}
+        patch = {"status": {**status, "containerStatuses": None}}
+        await plant.client.patch(PODS, "a-worker-0", PatchType.MERGE, patch, "default", subresource="status")
+        job = await finish(plant, PYTORCH, "Failed")
+        assert job["status"].get("restarts") is None
+        assert job["status"]["failure"]["message"] == "this node does not carry out it"
+
+    flow(body, lambda pod, run: -1)
+
+
 def test_an_mpi_job_has_what_its_launcher_needs_and_ends_with_it() -> None:
     def play(pod: Object, run: int) -> int:
         return 0 if pod["metadata"]["labels"][REPLICA_TYPE] == "launcher" else -1

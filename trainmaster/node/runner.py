@@ -29,7 +29,7 @@ from trainmaster.node.caches.mirror import CacheMirror, CacheView
 from trainmaster.node.caches.sources import list_sources
 from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
 from trainmaster.node.disk.results import Results
-from trainmaster.node.fields import list_refused
+from trainmaster.node.fields import find_refusal
 from trainmaster.node.launch.containers import INSIDE, build_container
 from trainmaster.node.launch.contract import LaunchError, Prepared
 from trainmaster.node.launch.launcher import Launcher
@@ -134,10 +134,9 @@ class PodRunner:
 
     async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
         """The state of a Pod that this process sees for the first time."""
-        unsupported = list_refused(pod)
-        if unsupported:
-            text = f"this node does not carry out {', '.join(unsupported)}"
-            return end_pod(plan, make_state(plan, now), Ending("Unsupported", text))
+        refusal = find_refusal(pod, self._settings.level)
+        if refusal:
+            return end_pod(plan, make_state(plan, now), Ending("Unsupported", refusal))
         found = await self._supervisor.adopt(plan.uid)
         self._places.restore(pod, found)
         if found.attempts:

@@ -16,6 +16,8 @@ from trainmaster.jobs.models.v1jobs import V1Job
 _RETRYABLE = 128
 _UNKNOWN = 48879
 """The exit code of a Pod whose container has none, for example because it was evicted. Upstream's number."""
+_UNSUPPORTED = "Unsupported"
+"""The reason of a Pod that its node cannot run; another one would fail as well."""
 _FAIL_AT_ONCE = (XGBOOST, MXNET, MPI)
 """Jobs of these frameworks fail with any Pod that fails, except under ExitCode."""
 
@@ -90,6 +92,8 @@ def read_exit_code(job: V1Job, pod: Pod) -> int:
 
 def is_retried(job: V1Job, replica: ReplicaSpec, pod: Pod) -> bool:
     """Whether a failed Pod is replaced, apart from the limit."""
+    if pod.reason == _UNSUPPORTED:
+        return False
     if replica.restart_policy == EXIT_CODE:
         return read_exit_code(job, pod) >= _RETRYABLE
     return replica.restart_policy != NEVER and job.framework not in _FAIL_AT_ONCE
