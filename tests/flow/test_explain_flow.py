@@ -80,7 +80,7 @@ def test_a_queued_job_names_its_place_who_frees_it_and_the_smallest_change() -> 
                 "with 1 node instead of 2",
                 "with 0.5 CPUs instead of 1 on each node",
             ]
-            assert list_waiting(plant.cluster.view) == [("default", "second")]
+            assert list_waiting(plant.cluster.view) == [("default", "trainjob/second")]
 
     run_virtual(main(), limit=86_400)
 
@@ -144,7 +144,7 @@ async def play_release(dice: random.Random) -> bool:
     async with running() as plant:
         for number in range(6):
             await submit(plant, make_job(f"job-{number}", dice.randint(1, 4), cpu=f"{dice.randint(2, 30) * 100}m"))
-        waiting = [name for _, name in list_waiting(plant.cluster.view)]
+        waiting = [reference.removeprefix("trainjob/") for _, reference in list_waiting(plant.cluster.view)]
         named = [(name, text) for name in waiting for text in ask(plant, name).unblock if text.startswith("when ")]
         if not named:
             return False

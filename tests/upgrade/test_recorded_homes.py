@@ -315,7 +315,7 @@ def check_what_is_over(found: Opened, *namespaces: str) -> None:
         listed = json.loads(found.trainmaster("history", "list", "-n", namespace, "-o", "json"))
         records = {record["uid"]: record for record in listed}
         for record in found.expected["history"][namespace]:
-            assert records[record["uid"]] == record
+            assert records[record["uid"]] == {"kind": "TrainJob", **record}
             where = f"{namespace}/{record['name']}"
             logs = found.trainmaster("history", "logs", "-n", namespace, record["name"], "--all-attempts")
             assert logs == found.expected["logs"][where], where

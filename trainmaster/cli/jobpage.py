@@ -223,7 +223,8 @@ def _tell_events(context: CommandContext, story: JobDetails) -> list[str]:
 
 def _tell_next(story: JobDetails) -> list[str]:
     job = story.job
-    name = job.name if job.namespace == "default" else f"{job.name} -n {job.namespace}"
+    name = job.reference if job.state.word == training.DELETING else job.label
+    name = name if job.namespace == "default" else f"{name} -n {job.namespace}"
     commands = {
         training.WAITING: [("explain", "why it does not run, and what would start it")],
         training.STARTING: [("logs -f", "what it prints, from the start")],
@@ -231,7 +232,7 @@ def _tell_next(story: JobDetails) -> list[str]:
         training.SUSPENDED: [("resume", "let it go on")],
         training.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
         training.COMPLETE: [("logs", "what it printed last")],
-        training.DELETING: [(f"doctor {job.word}", "what keeps it, when it does not go")],
+        training.DELETING: [("doctor", "what keeps it, when it does not go")],
     }[job.state.word]
     lines = [(f"trainmaster {command} {name}", text) for command, text in commands]
     if story.outputs:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.servers.flags import is_cluster, read_job
+from trainmaster.cli.servers.flags import add_kind, is_cluster, read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
+from trainmaster.jobs.kinds import get_kind_name, split_reference
 from trainmaster.jobs.lookups import get_training_job, list_training_jobs
 from trainmaster.jobs.models import training
 from trainmaster.jobs.models.training import TrainingJob
@@ -38,19 +39,27 @@ def style_state(word: str) -> str:
     return _STYLES.get(word, "")
 
 
-def add_names(parser: argparse.ArgumentParser, text: str = "of TrainJobs") -> None:
-    parser.add_argument("names", nargs="+", type=read_job, metavar="JOB", help=f"names {text}")
+def add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", type=read_job, metavar="JOB", help="names of TrainJobs, or KIND/NAME")
+    add_kind(parser)
 
 
-async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
-    """Failure with similar names if there is none."""
+async def get_job(client: Client, namespace: str, reference: str) -> TrainingJob:
+    """`reference`: NAME or KIND/NAME. Failure with similar names if there is none."""
     try:
-        return await get_training_job(client, namespace, name)
+        return await get_training_job(client, namespace, reference)
     except NotFound:
-        raise await build_missing(client, namespace, name) from None
+        raise await build_missing(client, namespace, reference) from None
 
 
-async def build_missing(client: Client, namespace: str, name: str) -> exits.MissingJob:
+async def get_jobs(client: Client, namespace: str, references: Iterable[str]) -> list[TrainingJob]:
+    """Each job once."""
+    jobs = [await get_job(client, namespace, reference) for reference in references]
+    return list({job.uid: job for job in jobs}.values())
+
+
+async def build_missing(client: Client, namespace: str, reference: str) -> exits.MissingJob:
+    model, name = split_reference(reference)
     try:
         found = await list_training_jobs(client)
     except StatusError:
@@ -59,9 +68,11 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Miss
         except StatusError as error:
             if error.code == 404:
                 text = "this server has no TrainJobs: neither Trainmaster nor Kubeflow Trainer is installed there"
-                return exits.MissingJob(text, namespace, name)
+                return exits.MissingJob(text, namespace, reference)
             found = []
-    text = f'there is no TrainJob "{name}" in namespace {namespace}'
+    kind = "TrainJob" if model is None else get_kind_name(model)
+    text = f'there is no {kind} "{name}" in namespace {namespace}'
+    found = [job for job in found if model in (None, type(job))]
     elsewhere = [job.namespace for job in found if job.name == name]
     if elsewhere:
         text += f"; there is one in {', '.join(elsewhere)}: add `-n {elsewhere[0]}`"
@@ -69,11 +80,19 @@ async def build_missing(client: Client, namespace: str, name: str) -> exits.Miss
         text += f"; did you mean {' or '.join(near)}?"
     else:
         text += ": `trainmaster list` shows those that exist, `trainmaster history list` those that were deleted"
-    return exits.MissingJob(text, namespace, name)
+    return exits.MissingJob(text, namespace, reference)
 
 
-def find_record(options: argparse.Namespace, context: CommandContext, namespace: str, name: str) -> RecordLine | None:
-    """The newest record of that name. None for a cluster, whose records are not in a home."""
+def split_kind(reference: str) -> tuple[str, str]:
+    """(TrainJob, my-job) of trainjob/my-job; without a kind the first is ""."""
+    model, name = split_reference(reference)
+    return "" if model is None else get_kind_name(model), name
+
+
+def find_record(
+    options: argparse.Namespace, context: CommandContext, namespace: str, reference: str
+) -> RecordLine | None:
+    """The newest record of that job. None for a cluster, whose records are not in a home."""
     if is_cluster(options):
         return None
     # Imported here because only a home with a history needs SQLite.
@@ -85,7 +104,8 @@ def find_record(options: argparse.Namespace, context: CommandContext, namespace:
     try:
         archive = Archive.open(directory, read_only=True)
         try:
-            return next(iter(archive.select(Filter(namespace, name, limit=1))), None)
+            kind, name = split_kind(reference)
+            return next(iter(archive.select(Filter(namespace, name, kind=kind, limit=1))), None)
         finally:
             archive.close()
     except ArchiveError:
@@ -118,20 +138,27 @@ def list_near(name: str, names: Iterable[str]) -> list[str]:
     return near[:_NEAR]
 
 
-def build_header(*, wide: bool, all_namespaces: bool) -> tuple[str, ...]:
-    header = ("NAME", "STATE", "NODES", "PROGRESS", "AGE")
+def build_header(*, wide: bool, all_namespaces: bool, kinds: bool = False) -> tuple[str, ...]:
+    header = (*(("KIND",) if kinds else ()), "NAME", "STATE", "NODES", "PROGRESS", "AGE")
     more = ("RUNTIME", "DURATION", "ETA") if wide else ()
     return (*(("NAMESPACE",) if all_namespaces else ()), *header, *more, "REASON")
 
 
 def build_row(
-    job: TrainingJob, now: datetime, *, wide: bool, all_namespaces: bool, nodes: int | None = None, gone: bool = False
+    job: TrainingJob,
+    now: datetime,
+    *,
+    wide: bool,
+    all_namespaces: bool,
+    kinds: bool = False,
+    nodes: int | None = None,
+    gone: bool = False,
 ) -> Sequence[str]:
-    """`nodes`: their number, which the runtime may set."""
+    """`kinds`: with a column for the kind; `nodes`: their number, which the runtime may set."""
     state = job.state
     percent, left = job.progress
     row = [
-        job.name,
+        *((job.kind or "TrainJob", job.name) if kinds else (job.label,)),
         "Deleted" if gone else state.word,
         str(nodes or job.nodes or "-"),
         "-" if percent is None else f"{percent}%",

@@ -12,6 +12,7 @@ from trainmaster.cli.terminal import find_width
 from trainmaster.client.contract import Client
 from trainmaster.jobs.lookups import count_nodes
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 _REASON_LINES = 3
@@ -19,7 +20,11 @@ _REASON_LINES = 3
 
 
 def sort(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
-    return sorted(jobs, key=lambda job: (job.namespace, job.name))
+    return sorted(jobs, key=lambda job: (job.namespace, job.name, job.word))
+
+
+def has_kinds(jobs: Iterable[TrainingJob]) -> bool:
+    return not all(isinstance(job, TrainJob) for job in jobs)
 
 
 async def count_shown(client: Client, options: argparse.Namespace, jobs: Iterable[TrainingJob]) -> dict[str, int]:
@@ -48,14 +53,26 @@ def build_lines(
     jobs: Iterable[TrainingJob],
     nodes: Mapping[str, int],
     gone: Iterable[str] = (),
+    kinds: bool | None = None,
 ) -> list[str]:
-    """The lines of the table, header first. `nodes`: their number by uid; `gone`: uids of deleted jobs."""
+    """The lines of the table, header first. `nodes`: their number by uid; `gone`: uids of deleted jobs; `kinds`:
+    whether to add a column for the kind (default: if not all are TrainJobs)."""
     jobs = list(jobs)
     wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
     now, uids = SystemClock().now(), set(gone)
-    header = build_header(wide=wide, all_namespaces=everywhere)
+    if kinds is None:
+        kinds = has_kinds(jobs)
+    header = build_header(wide=wide, all_namespaces=everywhere, kinds=kinds)
     rows = [
-        build_row(job, now, wide=wide, all_namespaces=everywhere, nodes=nodes.get(job.uid), gone=job.uid in uids)
+        build_row(
+            job,
+            now,
+            wide=wide,
+            all_namespaces=everywhere,
+            kinds=kinds,
+            nodes=nodes.get(job.uid),
+            gone=job.uid in uids,
+        )
         for job in jobs
     ]
     if find_width(context) is not None and not any(job.progress[0] is not None for job in jobs):

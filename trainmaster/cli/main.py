@@ -18,6 +18,7 @@ from trainmaster.app.home.folder import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
 from trainmaster.cli.commands import COMMANDS, HEADINGS, load_command
 from trainmaster.cli.context import CommandContext, CommandTable
+from trainmaster.cli.servers.flags import apply_kind
 from trainmaster.version import __version__
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(parser)
-        return module.run(parser.parse_args(argv[1:]), context)
+        options = parser.parse_args(argv[1:])
+        apply_kind(options)
+        return module.run(options, context)
     except SystemExit as stop:  # argparse: help, or a wrong command line that it has already explained
         return stop.code if isinstance(stop.code, int) else exits.USAGE
     except AlreadyRunning as error:

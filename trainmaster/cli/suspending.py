@@ -1,4 +1,4 @@
-"""Suspends and resumes jobs, by setting spec.suspend. Used by the commands suspend and resume."""
+"""Suspends and resumes jobs, by changing their spec. Used by the commands suspend and resume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import add_names, get_job
+from trainmaster.cli.jobs import add_names, get_jobs
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import RESUMED, SUSPENDED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace, context: CommandContext, *, suspend: bool) 
     seconds = read_timeout(options)
 
     async def work(client: Client) -> list[str]:
-        jobs = [await get_job(client, options.namespace, name) for name in options.names]
+        jobs = await get_jobs(client, options.namespace, options.names)
         for job in jobs:
             _check(job, suspend)
         for job in jobs:
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, context: CommandContext, *, suspend: bool) 
 
 
 def _check(job: TrainingJob, suspend: bool) -> None:
-    state, name = job.state, job.name
+    state, name = job.state, job.label
     if state.is_final:
         step = "" if suspend else f"; `trainmaster restart {name}` submits it again"
         raise exits.Failure(f"{name} has ended ({state.word}): there is nothing to {_verb(suspend)}{step}")

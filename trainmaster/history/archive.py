@@ -48,9 +48,12 @@ CREATE TABLE IF NOT EXISTS series (uid TEXT NOT NULL, at INTEGER NOT NULL, data 
 WITHOUT ROWID;
 """
 """Added after the first release of the format; an archive without it contains no progress reports."""
-_TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"))
+_KINDS = "CREATE TABLE IF NOT EXISTS kinds (uid TEXT PRIMARY KEY, kind TEXT NOT NULL) WITHOUT ROWID;"
+"""Of jobs that are not TrainJobs. Added later too; in an archive without it, all jobs are TrainJobs."""
+_TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"), ("kinds", "uid"))
 """Each with the column that identifies the TrainJob."""
 _COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
+_KIND = "coalesce((SELECT kind FROM kinds WHERE kinds.uid = jobs.uid), 'TrainJob')"
 
 
 class ArchiveError(OSError):
@@ -70,6 +73,7 @@ class RecordLine:
     finished: str
     deletion: RecordedDeletion | None
     bytes: int
+    kind: str = "TrainJob"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class Filter:
     before: str = ""
     """Only jobs that ended before this time (RFC 3339, UTC)."""
     limit: int = 0
+    kind: str = ""
 
 
 class Archive:
@@ -123,6 +128,8 @@ class Archive:
             gone = [(record.uid,) for record in records if record.deletion is not None]
             self._connection.executemany("DELETE FROM open WHERE uid = ?", gone)
             self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", below)
+            kinds = [(record.uid, record.kind) for record in records if record.kind != "TrainJob"]
+            self._connection.executemany("INSERT OR REPLACE INTO kinds VALUES (?, ?)", kinds)
             after = self._measure_of([record.uid for record in records])
         self._adjust(before, after)
 
@@ -170,7 +177,9 @@ class Archive:
     def select(self, wanted: Filter = Filter()) -> list[RecordLine]:  # noqa: B008  # frozen
         """Newest first, by end time."""
         clauses, values = ["1"], []
-        for column, value in (("namespace", wanted.namespace), ("name", wanted.name), ("state", wanted.state)):
+        kind = _KIND if self._has_table("kinds") else "'TrainJob'"
+        columns = {"namespace": wanted.namespace, "name": wanted.name, kind: wanted.kind, "state": wanted.state}
+        for column, value in columns.items():
             if value:
                 clauses.append(f"{column} = ?")
                 values.append(value)
@@ -179,7 +188,8 @@ class Archive:
             values.append(wanted.before)
         if wanted.deleted is not None:
             clauses.append("deleted != ''" if wanted.deleted else "deleted = ''")
-        query = f"SELECT {_COLUMNS} FROM jobs WHERE {' AND '.join(clauses)} ORDER BY finished DESC, created DESC, uid"
+        query = f"SELECT {_COLUMNS}, {kind} FROM jobs WHERE {' AND '.join(clauses)}"
+        query += " ORDER BY finished DESC, created DESC, uid"
         if wanted.limit:
             query += f" LIMIT {int(wanted.limit)}"
         with _explained("read the archive"):
@@ -192,7 +202,7 @@ class Archive:
             ).fetchone()
         if row is None:
             return None
-        head = _to_summary(row[:-2])
+        head = _to_summary((*row[:-2], ""))
         document = orjson.loads(zlib.decompress(row[-1]))
         return JobRecord(
             head.uid, head.namespace, head.name, head.runtime, head.state, head.created, head.finished, head.deletion,
@@ -208,7 +218,7 @@ class Archive:
         """The job's progress reports, oldest first."""
         query = "SELECT at, data FROM series WHERE uid = ? ORDER BY at"
         with _explained("read the archive"):
-            if not self._has_series():
+            if not self._has_table("series"):
                 return []
             return [series.load(at, raw) for at, raw in self._connection.execute(query, (uid,))]
 
@@ -220,9 +230,9 @@ class Archive:
             ((size,),) = rows
         return int(size or 0)
 
-    def _has_series(self) -> bool:
-        """Old archives may lack the table, and a reader cannot create it."""
-        return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'series'").fetchone())
+    def _has_table(self, name: str) -> bool:
+        """Old archives may lack a table, and a reader cannot create it."""
+        return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
 
     def list_open(self) -> dict[str, Object]:
         with _explained("read the archive"):
@@ -293,6 +303,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
             f"{path} was written by a newer version of trainmaster (format {version}): upgrade to use it"
         )
     connection.execute(_SERIES)
+    connection.execute(_KINDS)
 
 
 def _to_row(record: JobRecord) -> tuple[object, ...]:
@@ -315,6 +326,6 @@ def _to_row(record: JobRecord) -> tuple[object, ...]:
 
 
 def _to_summary(row: Sequence[Any]) -> RecordLine:
-    uid, namespace, name, runtime, state, created, finished, deletion, size = row
+    uid, namespace, name, runtime, state, created, finished, deletion, size, kind = row
     told = None if deletion is None else RecordedDeletion(**orjson.loads(deletion))
-    return RecordLine(uid, namespace, name, runtime, state, created, finished, told, size)
+    return RecordLine(uid, namespace, name, runtime, state, created, finished, told, size, kind)

@@ -33,7 +33,7 @@ def build_manifest(record: JobRecord, name: str) -> Object:
 
 def find_derived(record: JobRecord) -> Object | None:
     """The runtime that was derived for this job. It was deleted when no longer used, and must be created again."""
-    reference = record.document["trainjob"]["spec"]["runtimeRef"]
+    reference = read_training_job(record.document["trainjob"]).runtime
     text = record.document.get("runtime")
     if not text or reference.get("kind") != "TrainingRuntime":
         return None

@@ -64,6 +64,10 @@ class JobRecord:
     kept_bytes: int = 0
     """Size of the logs, checkpoints and outputs kept with it; counts against the archive's limit."""
 
+    @property
+    def kind(self) -> str:
+        return str(read_fields(self.document, "trainjob").get("kind") or "TrainJob")
+
 
 def build_record(
     sources: RecordSources, deletion: RecordedDeletion | None = None, gaps: Sequence[str] = ()

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from trainmaster.api import code
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_status
-from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS, summarize_failure
+from trainmaster.api.training.failures import LAST_WORDS, summarize_failure
 from trainmaster.history import series
 from trainmaster.history.archive import RecordLine
 from trainmaster.history.logs import ArchivedLog
@@ -18,11 +18,21 @@ from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.pods import read_last_terminated, read_terminated
 from trainmaster.jobs.models.training import FAILED, TrainingJob
 
-COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
+_COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
 _EVENTS_SHOWN = 20
 
 
-def to_row(line: RecordLine) -> tuple[str, ...]:
+def build_table(lines: Sequence[RecordLine]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and rows, with a column for the kind if not all are TrainJobs."""
+    if all(line.kind == "TrainJob" for line in lines):
+        return _COLUMNS, [_to_row(line) for line in lines]
+    namespace, *more = _COLUMNS
+    rows = [_to_row(line) for line in lines]
+    kinds = [line.kind for line in lines]
+    return (namespace, "KIND", *more), [(row[0], kind, *row[1:]) for kind, row in zip(kinds, rows, strict=True)]
+
+
+def _to_row(line: RecordLine) -> tuple[str, ...]:
     deletion = line.deletion
     return (
         line.namespace,
@@ -31,7 +41,7 @@ def to_row(line: RecordLine) -> tuple[str, ...]:
         line.finished or "-",
         deletion.at if deletion else "-",
         (deletion.by or "unknown") if deletion else "-",
-        line.runtime,
+        line.runtime or "-",
         line.uid[:8],
     )
 
@@ -41,6 +51,7 @@ def to_data(line: RecordLine | JobRecord) -> Object:
         "uid": line.uid,
         "namespace": line.namespace,
         "name": line.name,
+        "kind": line.kind,
         "runtime": line.runtime,
         "state": line.state,
         "created": line.created,
@@ -84,7 +95,7 @@ def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Po
     yield f"Name:       {record.name}"
     yield f"Namespace:  {record.namespace}"
     yield f"UID:        {record.uid}"
-    yield f"Runtime:    {record.runtime}"
+    yield f"Runtime:    {record.runtime}" if record.runtime else f"Kind:       {record.kind}"
     yield from _describe_code(job.annotations)
     yield f"State:      {record.state}"
     yield from _describe_failure(job, record.state)
@@ -118,11 +129,10 @@ def _describe_failure(job: TrainingJob, state: str) -> Iterator[str]:
     condition = job.end_condition
     if condition is None or state != FAILED:
         return
-    failure = job.failure or {}
-    first = FIRST_FAILURE in condition.get("message", "")
+    failure = job.state_ignoring_deletion.failure or {}
     text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-    yield f"Why:        {summarize_failure(failure) if first and failure else text}"
-    if first and failure.get("message"):
+    yield f"Why:        {summarize_failure(failure) if failure else text}"
+    if failure.get("message"):
         yield "Last words:"
         lines = failure["message"].splitlines()
         # Remove control characters, which could otherwise affect the reader's terminal.

@@ -23,17 +23,40 @@ def read_training_job(raw: Fields) -> TrainingJob:
 
 
 def find_kind(word: str) -> type[TrainingJob] | None:
-    """By its singular or plural name in commands: trainjob, trainjobs."""
+    """By its name in commands, with or without its group: trainjob, TrainJobs, trainjobs.trainer.kubeflow.org."""
+    name, _, group = word.lower().partition(".")
     for model in TRAINING_KINDS.values():
-        if word.removesuffix("s") == model.gvr.plural.removesuffix("s"):
+        if name.removesuffix("s") == model.gvr.plural.removesuffix("s") and group in ("", model.gvr.group):
             return model
     return None
 
 
+def get_kind_name(model: type[TrainingJob]) -> str:
+    """TrainJob for the model of TrainJobs."""
+    return next(kind for kind, known in TRAINING_KINDS.items() if known is model)
+
+
+def split_reference(reference: str) -> tuple[type[TrainingJob] | None, str]:
+    """(kind, name) of NAME or KIND/NAME; the kind is None if it is not given. ValueError for an unknown kind."""
+    word, slash, name = reference.partition("/")
+    if not slash:
+        return None, reference
+    model = find_kind(word)
+    if model is None:
+        words = ", ".join(known.gvr.plural.removesuffix("s") for known in TRAINING_KINDS.values())
+        raise ValueError(f"{word} is no kind of training job: the kinds are {words}")
+    return model, name
+
+
 def find_place(pod: Fields) -> PodPlace | None:
     """Which rank of which training job a Pod is; None if it belongs to no training job."""
+    found = find_kind_and_place(pod)
+    return None if found is None else found[1]
+
+
+def find_kind_and_place(pod: Fields) -> tuple[type[TrainingJob], PodPlace] | None:
     for model in TRAINING_KINDS.values():
         place = model.find_place(pod)
         if place is not None:
-            return place
+            return model, place
     return None

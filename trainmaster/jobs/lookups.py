@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from trainmaster.api.meta import GVR, Object
@@ -10,38 +10,67 @@ from trainmaster.api.resources import JOB_SETS, PODS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.kinds import TRAINING_KINDS, split_reference
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import TrainingJob
 
 
-async def get_training_job(client: Client, namespace: str, name: str) -> TrainingJob:
-    """The job with this name, of any kind. Raises NotFound."""
-    missing: NotFound | None = None
-    for model in TRAINING_KINDS.values():
-        try:
-            return model(await client.get(model.gvr, name, namespace))
-        except NotFound as error:
-            missing = missing or error
-    assert missing is not None, "there is a kind"
-    raise missing
+class AmbiguousName(StatusError):
+    """Jobs of several kinds have the same name."""
+
+    def __init__(self, namespace: str, jobs: Sequence[TrainingJob]) -> None:
+        names = " or ".join(job.reference for job in jobs)
+        kinds = ", ".join(job.gvr.plural for job in jobs)
+        text = f'several jobs in namespace {namespace} are named "{jobs[0].name}" ({kinds}): say {names}'
+        super().__init__(409, "Ambiguous", text)
+        self.jobs = jobs
 
 
-async def list_training_jobs(client: Client, namespace: str = "", label_selector: str = "") -> list[TrainingJob]:
-    """Jobs of all kinds that the server has. Raises NotFound if it has none of the kinds."""
+async def get_training_job(client: Client, namespace: str, reference: str) -> TrainingJob:
+    """The job named NAME or KIND/NAME. Raises NotFound, and AmbiguousName if several kinds have a job of this name."""
+    model, name = split_reference(reference)
+    if model is not None:
+        return model(await client.get(model.gvr, name, namespace))
     found: list[TrainingJob] = []
-    missing: list[NotFound] = []
-    for model in TRAINING_KINDS.values():
+    errors: list[StatusError] = []
+    for kind in TRAINING_KINDS.values():
+        try:
+            found.append(kind(await client.get(kind.gvr, name, namespace)))
+        except StatusError as error:
+            errors.append(_pass_absence(error))
+    if len(found) > 1:
+        raise AmbiguousName(namespace, found)
+    if not found:
+        raise errors[0]
+    return found[0]
+
+
+async def list_training_jobs(
+    client: Client, namespace: str = "", label_selector: str = "", kind: type[TrainingJob] | None = None
+) -> list[TrainingJob]:
+    """Jobs of this kind, or of all kinds that the server has and the caller may list. Raises NotFound or Forbidden if
+    there is no such kind."""
+    found: list[TrainingJob] = []
+    errors: list[StatusError] = []
+    kinds = [kind] if kind is not None else list(TRAINING_KINDS.values())
+    for model in kinds:
         try:
             page = await client.list(model.gvr, namespace, ListOptions(label_selector))
-        except NotFound as error:
-            missing.append(error)
+        except StatusError as error:
+            errors.append(_pass_absence(error))
         else:
             found += map(model, page.items)
-    if len(missing) == len(TRAINING_KINDS):
-        raise missing[0]
+    if len(errors) == len(kinds):
+        raise errors[0]
     return found
+
+
+def _pass_absence(error: StatusError) -> StatusError:
+    """On a cluster some kinds may not exist, or belong to others. Raises all other errors."""
+    if error.code not in (403, 404):
+        raise error
+    return error
 
 
 async def find_readable(client: Client, gvr: GVR, name: str, namespace: str = "") -> Object | None:

@@ -28,10 +28,16 @@ def build_manifest(job: Fields, name: str, annotations: Mapping[str, str] | None
     meta = {key: value for key, value in job["metadata"].items() if key not in _OF_THE_SERVER}
     kept = {key: value for key, value in (meta.pop("annotations", None) or {}).items() if key not in _OF_THE_OLD_ONE}
     kept |= annotations or {}
-    spec = {key: value for key, value in job["spec"].items() if key != "suspend"}
+    spec = _resume(job["spec"])
+    if "runPolicy" in spec:
+        spec["runPolicy"] = _resume(spec["runPolicy"])
     return {
         "apiVersion": job.get("apiVersion", "trainer.kubeflow.org/v1alpha1"),
         "kind": job.get("kind", "TrainJob"),
         "metadata": {**meta, "name": name, **({"annotations": kept} if kept else {})},
         "spec": spec,
     }
+
+
+def _resume(policy: Fields) -> Object:
+    return {key: value for key, value in policy.items() if key != "suspend"}

@@ -25,6 +25,7 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobpage import JobDetails, build_page, describe_pod
 from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests.ordering import Manifest
+from trainmaster.cli.servers.flags import apply_kind
 from trainmaster.cli.spans import show_span
 from trainmaster.jobs.logs.contract import Line, LogMark
 from trainmaster.jobs.models.events import ObjectEvent
@@ -219,11 +220,15 @@ def test_lines_carry_their_rank_and_marks_go_to_standard_error() -> None:
     printer.show(Line(0, "node", 1, "node", time, b"a\xff"))
     printer.show(Line(0, "launcher", 0, "node", time, b"b"))
     printer.show(Line(0, "node", 0, "sidecar", time, b"c"))
+    printer.show(Line(0, "worker", 1, "pytorch", time, b"d"))
     printer.show(LogMark("attempt", 1, "attempt 1"))
     printer.show(LogMark("gap", 1, "bad\x1b[2J"))
     assert isinstance(context.out, io.StringIO)
     assert isinstance(context.err, io.StringIO)
-    assert context.out.getvalue() == f"[1] {time} a\ufffd\n[launcher 0] {time} b\n[0 sidecar] {time} c\n"
+    assert (
+        context.out.getvalue()
+        == f"[1] {time} a\ufffd\n[launcher 0] {time} b\n[0 sidecar] {time} c\n[worker 1] {time} d\n"
+    )
     assert context.err.getvalue() == "--- attempt 1\n--- gap: bad [2J\n"
     coloured = Printer(CommandContext({}, Terminal(), io.StringIO()), prefix=True, timestamps=False, live=False)
     assert coloured._build_prefix(Line(0, "node", 1, "node", "", b"")) == b"\x1b[35m[1]\x1b[0m "
@@ -242,14 +247,14 @@ def test_wrong_flags_of_logs_are_refused(words: tuple[str, ...]) -> None:
 def test_a_watched_list_goes_on_with_every_change_that_shows(form: str) -> None:
     context = CommandContext({}, io.StringIO(), io.StringIO())
     options = argparse.Namespace(
-        namespace=NAMESPACE, selector="", state=None, output=form, all_namespaces=False, watch=True
+        namespace=NAMESPACE, kind="", selector="", state=None, output=form, all_namespaces=False, watch=True
     )
 
     async def main() -> None:
         async with running_cluster() as cluster, asyncio.TaskGroup() as group:
             world = LogWorld(cluster)
             await world.submit()
-            watching = group.create_task(Watcher(cluster.client, context, options).run())
+            watching = group.create_task(Watcher(cluster.client, context, options, kinds=False).run())
             await asyncio.sleep(1)
             await world.set_status({"waiting": {"reason": "Queued", "message": "m", "since": "2026-01-01T00:00:00Z"}})
             await asyncio.sleep(1)
@@ -280,12 +285,31 @@ def test_long_texts_are_wrapped_on_a_terminal_only() -> None:
     ("text", "want"),
     [
         ("train", "train"),
-        ("trainjob.trainer.kubeflow.org/train", "train"),
-        ("trainjobs/train", "train"),
-        ("pod/train", "pod/train"),
+        ("trainjob.trainer.kubeflow.org/train", "trainjob/train"),
+        ("trainjobs/train", "trainjob/train"),
+        ("PyTorchJob/train", "pytorchjob/train"),
+        ("pytorchjobs.kubeflow.org/train", "pytorchjob/train"),
     ],
 )
 def test_a_job_is_named_as_other_commands_print_it(text: str, want: str) -> None:
     parser = argparse.ArgumentParser()
     add_names(parser)
     assert parser.parse_args([text]).names == [want]
+
+
+@pytest.mark.parametrize("argv", [["-k", "tfjobs", "a", "mpijob/b"], ["a", "mpijob/b", "-k", "TFJob"]])
+def test_a_kind_is_for_all_names_that_have_none(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_names(parser)
+    options = parser.parse_args(argv)
+    apply_kind(options)
+    assert options.names == ["tfjob/a", "mpijob/b"]
+
+
+@pytest.mark.parametrize("argv", [["pod/train"], ["train", "-k", "pod"], ["pytorchjob.trainer.kubeflow.org/train"]])
+def test_an_unknown_kind_is_refused_with_the_known_ones(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_names(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args(argv)
+    assert "is no kind of training job: the kinds are trainjob, pytorchjob, tfjob" in capsys.readouterr().err

@@ -70,6 +70,21 @@ def test_records_are_found_by_namespace_name_state_and_whether_they_are_gone(tmp
     assert archive.measure()[0] == 2
 
 
+def test_records_know_the_kind_of_their_job(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path)
+    other = {**make_trainjob("u2"), "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {}}}
+    archive.put([make_record("u1"), build_record(RecordSources(other))])
+    assert {line.uid: line.kind for line in archive.select()} == {"u1": "TrainJob", "u2": "PyTorchJob"}
+    assert [line.uid for line in archive.select(Filter("ns", "a", kind="PyTorchJob"))] == ["u2"]
+    assert [line.uid for line in archive.select(Filter("ns", "a", kind="TrainJob"))] == ["u1"]
+    archive.remove(["u2"])
+    archive._connection.execute("DROP TABLE kinds")  # as in an archive of an earlier version
+    archive.close()
+    old = Archive.open(tmp_path, read_only=True)
+    assert [line.kind for line in old.select(Filter(kind="TrainJob"))] == ["TrainJob"]
+    assert old.select(Filter(kind="PyTorchJob")) == []
+
+
 def test_what_was_seen_is_remembered_until_its_record_says_that_it_is_gone(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path)
     archive.note({"u1": b'{"a":1}', "u2": b'{"a":2}'}, {"js1": "u1"})

@@ -17,12 +17,13 @@ from tests.unit.controllers.world import NOW, World
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_fields, read_labels
 from trainmaster.api.resources import EVENTS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
-from trainmaster.api.status import NotFound
+from trainmaster.api.status import NotFound, StatusError, forbidden
+from trainmaster.cli import exits
 from trainmaster.cli.commands import describe
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.doctor.trainjob import collect as collect_case
 from trainmaster.cli.jobpage import build_page
-from trainmaster.cli.jobs import get_job
+from trainmaster.cli.jobs import get_job, get_jobs
 from trainmaster.cli.jobtable import build_lines
 from trainmaster.cli.servers.flags import read_job as read_job_name
 from trainmaster.client.contract import ListOptions, LogOptions, ObjectList, PatchType, WatchEvent, WatchOptions
@@ -45,7 +46,7 @@ from trainmaster.jobs.janitor import FinishedJobFilter, plan_finished, plan_orph
 from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.logs.contract import Line
 from trainmaster.jobs.logs.stream import watch_lines
-from trainmaster.jobs.lookups import list_training_jobs
+from trainmaster.jobs.lookups import AmbiguousName, list_training_jobs
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import COMPLETE, FAILED, TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -195,14 +196,57 @@ def test_it_is_listed_described_and_named() -> None:
         (job,) = await list_training_jobs(shelf)
         assert (await get_job(shelf, "default", "toy")).uid == job.uid
         lines = build_lines(make_context(), Namespace(output="wide", all_namespaces=False), [job], {})
-        assert lines[1].split()[:3] == ["toy", "Running", "3"]
+        assert lines[1].split()[:4] == ["ToyJob", "toy", "Running", "3"]
         return list(build_page(make_context(), await describe.collect(shelf, "default", "toy")))
 
     page = asyncio.run(main())
     assert page[0] == "ToyJob default/toy: Running"
     assert [line.split()[:2] for line in page if "toy-" in line] == [["chief", "0"], ["worker", "0"], ["worker", "1"]]
     assert any("ToyJob spec.ttlSecondsAfterFinished" in line for line in page)
-    assert read_job_name("toyjob.toys.example.dev/toy") == "toy"
+    assert read_job_name("toyjob.toys.example.dev/toy") == "toyjob/toy"
+
+
+def test_a_name_of_several_kinds_needs_the_kind() -> None:
+    trainjob = {"metadata": {"name": "toy", "namespace": "default", "uid": "uid-trainjob"}, "spec": {}}
+    shelf = Shelf({TOY_JOBS: [make_job()], TRAIN_JOBS: [trainjob]})
+
+    async def main() -> None:
+        with pytest.raises(AmbiguousName, match="say trainjob/toy or toyjob/toy"):
+            await get_job(shelf, "default", "toy")
+        assert (await get_job(shelf, "default", "toyjob/toy")).uid == "uid-toy"
+        assert (await get_job(shelf, "default", "trainjob/toy")).uid == "uid-trainjob"
+        found = await get_jobs(shelf, "default", ["toyjob/toy", "trainjob/toy", "toyjob/toy"])
+        assert [job.uid for job in found] == ["uid-toy", "uid-trainjob"]
+        with pytest.raises(exits.Failure, match='there is no PyTorchJob "toy" in namespace default'):
+            await get_job(shelf, "default", "pytorchjob/toy")
+
+    asyncio.run(main())
+
+
+def test_kinds_that_the_caller_may_not_read_are_left_out() -> None:
+    class OthersShelf(Shelf):
+        async def get(self, gvr: GVR, *rest: Any, **more: Any) -> Object:
+            self._check(gvr)
+            return await super().get(gvr, *rest, **more)
+
+        async def list(self, gvr: GVR, *rest: Any, **more: Any) -> ObjectList:
+            self._check(gvr)
+            return await super().list(gvr, *rest, **more)
+
+        def _check(self, gvr: GVR) -> None:
+            if gvr.group == "kubeflow.org":
+                raise forbidden(gvr, "", "not yours")
+
+    async def main() -> None:
+        shelf = OthersShelf({TOY_JOBS: [make_job()]})
+        assert [job.name for job in await list_training_jobs(shelf)] == ["toy"]
+        assert (await get_job(shelf, "default", "toy")).uid == "uid-toy"
+        with pytest.raises(exits.MissingJob):
+            await get_job(shelf, "default", "nobody")
+        with pytest.raises(StatusError, match="not yours"):
+            await list_training_jobs(shelf, kind=TRAINING_KINDS["TFJob"])
+
+    asyncio.run(main())
 
 
 def test_its_logs_are_found_by_its_own_labels() -> None:
@@ -280,7 +324,7 @@ def test_it_is_explained() -> None:
     waiting = explain(world, "default", "held", Now(NOW))
     assert running is not None and running.sentence.startswith("runs") and "3 Pods run" in running.sentence
     assert waiting is not None and waiting.sentence == "waits (Queued): no room"
-    assert list_waiting(world) == [("default", "held")]
+    assert list_waiting(world) == [("default", "toyjob/held")]
 
 
 def test_the_janitor_and_the_doctor_know_it() -> None:

@@ -17,18 +17,20 @@ import argparse
 from trainmaster.api.status import Conflict, NotFound
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import get_job
+from trainmaster.cli.jobs import get_jobs
 from trainmaster.cli.output import name_object
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.cli.waiting import DELETED, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client, DeleteOptions
+from trainmaster.jobs.kinds import find_kind
 from trainmaster.jobs.lookups import list_training_jobs
 from trainmaster.jobs.models.training import TrainingJob
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="names of TrainJobs")
+    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="names of TrainJobs, or KIND/NAME")
+    add_kind(parser)
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="TrainJobs with these labels")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     parser.add_argument("--wait", action="store_true", help="wait until they and their Pods are gone")
@@ -65,8 +67,9 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 async def _select(client: Client, options: argparse.Namespace) -> list[TrainingJob]:
     """Looks up all jobs before the first is deleted."""
     if options.selector:
-        return await list_training_jobs(client, options.namespace, options.selector)
-    return [await get_job(client, options.namespace, name) for name in dict.fromkeys(options.names)]
+        kind = find_kind(options.kind)
+        return await list_training_jobs(client, options.namespace, options.selector, kind)
+    return await get_jobs(client, options.namespace, options.names)
 
 
 async def _delete(client: Client, job: TrainingJob, context: CommandContext, *, wait: bool) -> bool:

@@ -2,6 +2,7 @@
 
   trainmaster doctor                          this machine
   trainmaster doctor trainjob NAME [-n NS]    why a TrainJob does not start, finish or get deleted
+  trainmaster doctor pytorchjob NAME          the same for a job of another kind
 
 Each finding about a TrainJob includes a command that fixes it.
 
@@ -34,12 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.subject:
-        if len(options.subject) != 2 or find_kind(options.subject[0]) is None:
+        reference = "/".join(options.subject)
+        if reference.count("/") != 1 or find_kind(reference.partition("/")[0]) is None:
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
         # Imported here because checking the machine needs no client.
         from trainmaster.cli.doctor import trainjob
 
-        return trainjob.run(options, context, options.subject[1])
+        return trainjob.run(options, context, reference)
     home = context.home(options)
     found = asyncio.run(examine(home, load_settings(options, context, home).settings))
     problems = [line for line in found if line.state == "problem"]

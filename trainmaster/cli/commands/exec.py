@@ -20,7 +20,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_job
 from trainmaster.cli.servers.connection import add_server, call, get_server
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, apply_kind, read_job
 from trainmaster.cli.view import conversation
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.pod_exec import ExecOptions, ExecSession, open_exec
@@ -31,19 +31,25 @@ from trainmaster.kit.scopes import Scope
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "trainmaster exec JOB [--rank N] [-it] [options] -- COMMAND [ARG ...]"
     _add_options(parser)
-    parser.add_argument("job", type=read_job, metavar="JOB", help="the TrainJob")
+    parser.add_argument("job", type=read_job, metavar="JOB", help="the TrainJob, or KIND/NAME")
     # Everything after the name, because argparse cannot tell our options from those of the command.
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command to run, after --")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=int, default=argparse.SUPPRESS, metavar="N", help="rank of the node (default 0)")
-    parser.add_argument("--job-name", default=argparse.SUPPRESS, metavar="NAME", help="replicated job of the runtime")
+    parser.add_argument(
+        "--job-name",
+        default=argparse.SUPPRESS,
+        metavar="NAME",
+        help="replicated job of the runtime, or replica type: worker",
+    )
     parser.add_argument(
         "-c", "--container", default=argparse.SUPPRESS, metavar="NAME", help="container (default: the trainer's)"
     )
     parser.add_argument("-i", "--stdin", action="store_true", default=argparse.SUPPRESS, help="pass standard input")
     parser.add_argument("-t", "--tty", action="store_true", default=argparse.SUPPRESS, help="allocate a terminal")
+    add_kind(parser)
     add_server(parser)
 
 
@@ -89,6 +95,7 @@ def _split(options: argparse.Namespace) -> list[str]:
         for name, value in vars(given).items():
             if value not in (None, "", False):
                 setattr(options, name, value)
+        apply_kind(options)
     if not command:
         text = f"say what to run behind --: `trainmaster exec {options.job} -it -- bash`"
         raise exits.Failure(text, exits.USAGE)
@@ -98,19 +105,21 @@ def _split(options: argparse.Namespace) -> list[str]:
 async def get_pod(client: Client, namespace: str, name: str, rank: int | None, job: str = "") -> Object:
     """The running Pod of the rank in the newest attempt. If there is none, the Failure lists what exists."""
     found = await get_job(client, namespace, name)
-    listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{found.pod_label}={name}"))
+    listed = await client.list(PODS, namespace, ListOptions(label_selector=f"{found.pod_label}={found.name}"))
     places = [(place, pod) for pod in listed.items if (place := found.find_place(pod)) is not None]
     running = [(place, pod) for place, pod in places if Pod(pod).is_running]
-    newest = max((place.attempt for place, _ in running), default=0)
-    running = [(place, pod) for place, pod in running if place.attempt == newest]
-    jobs = {place.job for place, _ in running}
-    wanted_job = job or (NODE if NODE in jobs else min(jobs, default=""))
+    if found.has_jobset:
+        newest = max((place.attempt for place, _ in running), default=0)
+        running = [(place, pod) for place, pod in running if place.attempt == newest]
+    # A PyTorchJob has one master, so rank 2 can only be a worker.
+    jobs = {place.job for place, _ in running if place.index == (rank or 0)}
+    wanted_job = job or found.choose_main_step(jobs or {place.job for place, _ in running})
     for place, pod in running:
         if place.job == wanted_job and place.index == (rank or 0):
             return pod
     there = ", ".join(sorted(f"{place.job}-{place.index}" for place, _ in running)) or "none"
     text = f"no Pod of rank {rank or 0}{f' of {wanted_job}' if wanted_job else ''} runs (running: {there})"
-    raise exits.Failure(f"{text}: `trainmaster explain {name} -n {namespace}` says why", exits.NOT_FOUND)
+    raise exits.Failure(f"{text}: `trainmaster explain {found.label} -n {namespace}` says why", exits.NOT_FOUND)
 
 
 def choose_container(pod: Object, wanted: str = "") -> str:

@@ -21,7 +21,7 @@ from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import build_missing, explain_missing
 from trainmaster.cli.output import print_data
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.timeline import Now
@@ -35,7 +35,10 @@ _MOST_PROPOSALS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", type=read_job, metavar="JOB", help="a TrainJob (default: all waiting ones)")
+    parser.add_argument(
+        "names", nargs="*", type=read_job, metavar="JOB", help="a TrainJob, or KIND/NAME (default: all waiting ones)"
+    )
+    add_kind(parser)
     add_server(parser, all_namespaces=True)
     add_output(parser)
 
@@ -101,7 +104,9 @@ def _show(context: CommandContext, found: list[JobExplanation]) -> None:
 
 def describe(one: JobExplanation) -> Iterator[str]:
     """The text form. Control characters are removed, because it includes output of programs."""
-    yield f"{one.namespace}/{one.name}: {one.state}{f' ({one.reason})' if one.reason not in ('', one.state) else ''}"
+    kind = "" if one.kind == "TrainJob" else f"{one.kind} "
+    reason = f" ({one.reason})" if one.reason not in ("", one.state) else ""
+    yield f"{kind}{one.namespace}/{one.name}: {one.state}{reason}"
     yield from _list_entry("why:", (one.sentence,))
     if one.position:
         behind = f", behind {', '.join(one.ahead[-3:])}" if one.ahead else ""

@@ -12,7 +12,7 @@ import argparse
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobs import add_names, get_job
+from trainmaster.cli.jobs import add_names, get_jobs
 from trainmaster.cli.jobtable import count_shown, show
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> tuple[list[TrainingJob], dict[str, int]]:
-        jobs = [await get_job(client, options.namespace, name) for name in options.names]
+        jobs = await get_jobs(client, options.namespace, options.names)
         return jobs, await count_shown(client, options, jobs)
 
     found, nodes = call(context, options, work)

@@ -20,14 +20,16 @@ from pathlib import Path
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
-from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.servers.flags import add_namespaces, read_job
+from trainmaster.cli.jobs import split_kind
+from trainmaster.cli.output import name_object, print_data, print_table
+from trainmaster.cli.servers.flags import add_kind, add_namespaces, read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, rendering
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
 from trainmaster.history.record import JobRecord
 from trainmaster.history.results import list_outputs
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.kit.clock import SystemClock
 
 _LOOK = "`trainmaster history list` shows what there is"
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = _add(commands, "list", "the newest first")
     add_namespaces(listing, "only this namespace (default: all)", default="")
+    add_kind(listing, "only jobs of this kind, such as pytorchjob (default: all)")
     listing.add_argument(
         "--state", choices=("Complete", "Failed", "Deleted"), help="only jobs that ended in this state"
     )
@@ -69,7 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = _add_job(commands, "export", "record, manifest, runtime and logs as one archive")
     export.add_argument("file", metavar="FILE", help="a .tar.gz that does not exist yet")
     purge = _add(commands, "purge", "forget records, logs, outputs and checkpoints of deleted jobs")
-    purge.add_argument("job", nargs="?", default="", metavar="NAME", help="only records of jobs with this name")
+    purge.add_argument(
+        "job", nargs="?", type=read_job, default="", metavar="NAME", help="only records of jobs with this name"
+    )
     add_namespaces(purge, "only this namespace (default: all)", default="")
     purge.add_argument(
         "--older-than", default="", metavar="SPAN", help="only jobs that ended longer ago than this: 90d, 12h"
@@ -94,8 +99,9 @@ def _add_job(
 ) -> argparse.ArgumentParser:
     parser = _add(commands, name, text)
     parser.add_argument(
-        "job", type=read_job, metavar="NAME", help="name of the TrainJob; the newest if there are several"
+        "job", type=read_job, metavar="NAME", help="name of the TrainJob, or KIND/NAME; the newest if there are several"
     )
+    add_kind(parser)
     parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
     parser.add_argument("--uid", default="", metavar="UID", help="uid, or the beginning of it, as shown by `list`")
     return parser
@@ -123,14 +129,15 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _list(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
-    found = archive.select(Filter(options.namespace, state=options.state or "", limit=options.limit))
+    kind, _ = split_kind(f"{options.kind}/" if options.kind else "")
+    found = archive.select(Filter(options.namespace, kind=kind, state=options.state or "", limit=options.limit))
     if options.output != "table":
         print_data(context, [rendering.to_data(line) for line in found], options.output)
         return exits.OK
     if not found:
         context.note("no records")
         return exits.OK
-    print_table(context, rendering.COLUMNS, [rendering.to_row(line) for line in found])
+    print_table(context, *rendering.build_table(found))
     return exits.OK
 
 
@@ -193,7 +200,7 @@ def _rerun(options: argparse.Namespace, context: CommandContext, archive: Archiv
     from trainmaster.cli.servers.connection import call
 
     created = call(context, options, lambda client: exporting.submit(client, manifest, derived))
-    context.say(f"trainjob.trainer.kubeflow.org/{created['metadata']['name']} created")
+    context.say(f"{name_object(read_training_job(created).gvr, created['metadata']['name'])} created")
     return exits.OK
 
 
@@ -217,13 +224,14 @@ def _purge(options: argparse.Namespace, context: CommandContext, archive: Archiv
             before = purging.find_moment(parse_span(options.older_than), SystemClock().now())
         except ValueError as error:
             raise exits.Failure(f"--older-than: {error}", exits.USAGE) from None
-    found = archive.select(Filter(options.namespace, options.job, deleted=True, before=before))
+    kind, name = split_kind(options.job)
+    found = archive.select(Filter(options.namespace, name, kind=kind, deleted=True, before=before))
     if not found and options.job:
         raise exits.Failure(f"no record of a deleted job {options.job}: {_LOOK}", exits.NOT_FOUND)
     if not found:
         context.note("nothing to forget: only records of deleted jobs can be purged")
         return exits.OK
-    print_table(context, rendering.COLUMNS, [rendering.to_row(line) for line in found])
+    print_table(context, *rendering.build_table(found))
     if not options.yes:
         context.note(f"{len(found)} records would be forgotten with their logs; add --yes to do it")
         return exits.OK
@@ -233,7 +241,8 @@ def _purge(options: argparse.Namespace, context: CommandContext, archive: Archiv
 
 
 def _find(options: argparse.Namespace, archive: Archive) -> JobRecord:
-    found = archive.select(Filter("" if options.uid else options.namespace, options.job))
+    kind, name = split_kind(options.job)
+    found = archive.select(Filter("" if options.uid else options.namespace, name, kind=kind))
     chosen = [line for line in found if line.uid.startswith(options.uid)]
     if not chosen:
         raise exits.Failure(f"no record of {options.namespace}/{options.job}: {_LOOK}", exits.NOT_FOUND)

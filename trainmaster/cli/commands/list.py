@@ -3,6 +3,7 @@
   trainmaster list                    in the namespace of the kubeconfig
   trainmaster list -A --watch         in all namespaces, with every change until Ctrl-C
   trainmaster list -l team=vision --state Failed
+  trainmaster list -k pytorchjob
 
 With --watch, -o json prints one object per line.
 """
@@ -12,22 +13,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from collections.abc import Iterable
 
 from trainmaster.api.meta import Object
-from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobtable import build_lines, count_shown, show, sort
+from trainmaster.cli.jobtable import build_lines, count_shown, has_kinds, show, sort
 from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
+from trainmaster.cli.servers.flags import add_kind
 from trainmaster.client.contract import Client, WatchEvent
-from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind
 from trainmaster.jobs.lookups import list_training_jobs
 from trainmaster.jobs.models.training import STATES, TrainingJob
 from trainmaster.kit.clock import SystemClock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_kind(parser, "only jobs of this kind, such as pytorchjob (default: all)")
     parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
     parser.add_argument("--state", choices=STATES, help="only TrainJobs in this state")
     parser.add_argument("-w", "--watch", action="store_true", help="print every change until Ctrl-C")
@@ -37,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     async def work(client: Client) -> tuple[list[TrainingJob], dict[str, int]]:
+        kind = find_kind(options.kind)
+        jobs = await list_training_jobs(client, options.namespace, options.selector, kind)
         if options.watch:
-            await Watcher(client, context, options).run()
-        jobs = await list_training_jobs(client, options.namespace, options.selector)
+            await Watcher(client, context, options, kinds=has_kinds(jobs)).run()
         chosen = [job for job in jobs if options.state in (None, job.state.word)]
         return sort(chosen), await count_shown(client, options, chosen)
 
@@ -55,18 +60,21 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 class Watcher:
     """Prints the current jobs, then a line for every visible change."""
 
-    def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace) -> None:
-        self._client, self._context, self._options = client, context, options
+    def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace, *, kinds: bool) -> None:
+        """`kinds`: whether to add a column for the kind."""
+        self._client, self._context, self._options, self._kinds = client, context, options, kinds
+        kind = find_kind(options.kind)
+        self._models = list(TRAINING_KINDS.values()) if kind is None else [kind]
         self._known: dict[str, TrainingJob] = {}
         self._nodes: dict[str, int] = {}
         """The number of nodes by uid; 0 if it cannot be found out."""
         self._shown: dict[str, str] = {}
         self._began = self._troubled = False
         self._missing = 0
-        """The number of kinds that the server does not serve."""
+        """The number of kinds that the server does not serve or the caller may not list."""
 
     async def run(self) -> None:
-        await asyncio.gather(*map(self._follow, TRAINING_KINDS.values()))
+        await asyncio.gather(*map(self._follow, self._models))
 
     async def _follow(self, model: type[TrainingJob]) -> None:
         # Imported here because only --watch needs it.
@@ -93,9 +101,11 @@ class Watcher:
                 label_selector=self._options.selector,
                 trouble=self._hear_trouble,
             )
-        except NotFound:
+        except StatusError as error:
+            if error.code not in (403, 404):
+                raise
             self._missing += 1
-            if self._missing == len(TRAINING_KINDS):
+            if self._missing == len(self._models):
                 raise
 
     async def _count(self, jobs: list[TrainingJob]) -> None:
@@ -111,7 +121,7 @@ class Watcher:
         if not self._began:
             self._began = True
             if self._options.output in ("table", "wide"):
-                self._context.say(build_lines(self._context, self._options, self._known.values(), self._nodes)[0])
+                self._context.say(self._build_lines(self._known.values())[0])
         for job in jobs:
             self._print(job)
 
@@ -145,7 +155,10 @@ class Watcher:
             # The widths come from all known jobs, so that columns stay aligned.
             rest = [other for other in self._known.values() if other.uid != uid]
             shown, deleted = [job, *rest], [uid] if gone else []
-            self._context.say(build_lines(self._context, self._options, shown, self._nodes, deleted)[1])
+            self._context.say(self._build_lines(shown, deleted)[1])
+
+    def _build_lines(self, jobs: Iterable[TrainingJob], deleted: Iterable[str] = ()) -> list[str]:
+        return build_lines(self._context, self._options, jobs, self._nodes, deleted, self._kinds)
 
     def _hear_trouble(self, error: Exception) -> None:
         if isinstance(error, StatusError) and error.code in (401, 403, 404):

@@ -22,11 +22,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from trainmaster.api.status import NotFound
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import build_missing, find_record
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client
 from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOptions, Line, NothingKept
@@ -39,11 +40,14 @@ from trainmaster.kit.clock import SystemClock, format_time
 if TYPE_CHECKING:
     from trainmaster.history.kept_logs import KeptLogs
 
+_V1_CONTAINERS = frozenset(framework.container for framework in FRAMEWORKS)
+"""The main containers of v1 jobs."""
 _RANK_COLOURS = ("36", "35", "34", "33", "32", "31")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob")
+    parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob, or KIND/NAME")
+    add_kind(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="follow until the job has finished")
     parser.add_argument(
         "--rank", type=int, metavar="N", help="only this node (default: all, each line prefixed with its rank)"
@@ -53,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all-attempts", action="store_true", help="all available attempts, in order")
     parser.add_argument(
-        "--step", default="", metavar="NAME", help="only this job of the runtime: node, launcher, dataset-initializer"
+        "--step",
+        default="",
+        metavar="NAME",
+        help="only this job of the runtime or replica type: node, launcher, worker",
     )
     parser.add_argument("-c", "--container", default="", metavar="NAME", help="only this container")
     parser.add_argument("--since", default="", metavar="SPAN", help="only newer lines: 30s, 5m, 2h")
@@ -191,7 +198,7 @@ class Printer:
         if not self._prefix:
             return b""
         text = f"[{line.rank}]" if line.job == "node" else f"[{line.job} {line.rank}]"
-        if line.container not in ("node", line.job):
+        if line.container not in ("node", line.job) and (line.job == "node" or line.container not in _V1_CONTAINERS):
             text = f"{text[:-1]} {line.container}]"
         if self._colours:
             text = f"\x1b[{_RANK_COLOURS[line.rank % len(_RANK_COLOURS)]}m{text}\x1b[0m"

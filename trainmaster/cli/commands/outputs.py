@@ -25,14 +25,16 @@ from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
+from trainmaster.cli.jobs import split_kind
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.outputs import count_outputs
 from trainmaster.cli.servers import connection as server
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.lookups import get_training_job
 from trainmaster.shim.trees import copy_data
 
@@ -55,8 +57,9 @@ def _add(
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_home(parser)
     parser.add_argument(
-        "job", type=read_job, metavar="NAME", help="name of the TrainJob; the newest if there are several"
+        "job", type=read_job, metavar="NAME", help="name of the TrainJob, or KIND/NAME; the newest if there are several"
     )
+    add_kind(parser)
     parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
     parser.add_argument(
         "--uid", default="", metavar="UID", help="uid of the job, as shown by `trainmaster history list`"
@@ -111,11 +114,12 @@ def _find_kept(options: argparse.Namespace, home: Home) -> str:
         archive = Archive.open(home.history, read_only=True)
         try:
             if not options.uid:
-                for uid, trainjob in archive.list_open().items():
-                    meta = trainjob["metadata"]
-                    if (meta["namespace"], meta["name"]) == (options.namespace, options.job):
+                for uid, opened in archive.list_open().items():
+                    job = read_training_job(opened)
+                    if job.namespace == options.namespace and options.job in (job.name, job.reference):
                         return uid
-            found = archive.select(Filter("" if options.uid else options.namespace, options.job))
+            kind, name = split_kind(options.job)
+            found = archive.select(Filter("" if options.uid else options.namespace, name, kind=kind))
         finally:
             archive.close()
     except ArchiveError as error:
@@ -128,7 +132,7 @@ def _get(options: argparse.Namespace, context: CommandContext, found: Sequence[O
     if missing:
         names, look = ", ".join(missing), f"`trainmaster outputs list {options.job}`"
         raise exits.Failure(f"{options.job} has left no {names}: {look} shows what it left", exits.NOT_FOUND)
-    target = Path(options.to or f"{options.job}-outputs")
+    target = Path(options.to or f"{split_kind(options.job)[1]}-outputs")
     there = [output.path for output in chosen if os.path.lexists(target / output.path)]
     if there and not options.overwrite:
         more = f" and {len(there) - 3} more" if len(there) > 3 else ""

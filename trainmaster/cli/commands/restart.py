@@ -20,7 +20,7 @@ from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import Conflict
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import add_names, get_job
+from trainmaster.cli.jobs import add_names, get_job, get_jobs
 from trainmaster.cli.output import name_object
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     seconds = read_timeout(options)
 
     async def work(client: Client) -> None:
-        jobs = [await get_job(client, options.namespace, name) for name in dict.fromkeys(options.names)]
+        jobs = await get_jobs(client, options.namespace, options.names)
         for job in jobs:
             _check(job, options)
         for job in jobs:
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _check(job: TrainingJob, options: argparse.Namespace) -> None:
-    name, state = job.name, job.state
+    name, state = job.label, job.state
     if state.word == DELETING:
         raise exits.Failure(f"{name} is being deleted; `trainmaster wait {name} --for deleted`, then submit it again")
     if (state.word == SUSPENDED or job.is_suspended) and not job.is_finished:
@@ -90,7 +90,7 @@ class Restart:
             try:
                 await self._replace(job)
             except Conflict:
-                job = await get_job(self._client, self._options.namespace, job.name)
+                job = await get_job(self._client, self._options.namespace, job.reference)
             else:
                 return
         raise exits.Failure(f"{job.name} changes all the time; try again")

@@ -25,10 +25,12 @@ from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.jobs import get_job
 from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.jobs.kinds import TRAINING_KINDS, find_place
+from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind_and_place, get_kind_name, split_reference
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
 
 POD_METRICS = GVR("metrics.k8s.io", "v1beta1", "pods")
@@ -64,12 +66,18 @@ class PodUsage:
     memory_limit: int = 0
     gpus: tuple[GpuUsage, ...] = ()
     gpu_count: int = 0
+    kind: str = "TrainJob"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", nargs="*", type=read_job, metavar="JOB", help="only these TrainJobs (default: all running ones)"
+        "names",
+        nargs="*",
+        type=read_job,
+        metavar="JOB",
+        help="only these TrainJobs, or KIND/NAME (default: all running ones)",
     )
+    add_kind(parser)
     parser.add_argument("-w", "--watch", action="store_true", help="refresh until Ctrl-C")
     parser.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="seconds between refreshes (default 2)"
@@ -105,16 +113,22 @@ async def look(
 ) -> list[PodUsage]:
     """The usage of the jobs' Pods, sorted by job, attempt and rank."""
     found = []
+    wanted = [split_reference(name) for name in names]
+    bare = ",".join(sorted({name for _, name in wanted}))
     for label in sorted({model.pod_label for model in TRAINING_KINDS.values()}):
-        selector = ListOptions(label_selector=f"{label} in ({','.join(names)})" if names else label)
+        selector = ListOptions(label_selector=f"{label} in ({bare})" if names else label)
         pods = (await client.list(PODS, namespace, selector)).items
         running = [pod for pod in map(Pod, pods) if pod.is_running]
         measured = await _measure(client, namespace, selector) if running else {}
         for pod in running:
-            usage = _build(pod, pod.labels[label], measured.get((pod.namespace, pod.name)), loads)
-            if usage is not None:
-                found.append(usage)
-    return sorted(found, key=lambda one: (one.namespace, one.job, one.role, one.rank, one.pod))
+            placed = find_kind_and_place(pod.raw)
+            if placed is not None and (not names or _is_wanted(placed[0], pod.labels[label], wanted)):
+                found.append(_build(pod, pod.labels[label], placed, measured.get((pod.namespace, pod.name)), loads))
+    return sorted(found, key=lambda one: (one.namespace, one.job, one.kind, one.role, one.rank, one.pod))
+
+
+def _is_wanted(model: type[TrainingJob], job: str, wanted: Sequence[tuple[type[TrainingJob] | None, str]]) -> bool:
+    return any(kind in (None, model) and name == job for kind, name in wanted)
 
 
 async def _measure(client: Client, namespace: str, selector: ListOptions) -> dict[tuple[str, str], Fields]:
@@ -128,10 +142,14 @@ async def _measure(client: Client, namespace: str, selector: ListOptions) -> dic
     return {(item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in items}
 
 
-def _build(pod: Pod, job: str, measured: Fields | None, loads: Mapping[str, tuple[int | None, int]]) -> PodUsage | None:
-    place = find_place(pod.raw)
-    if place is None:
-        return None
+def _build(
+    pod: Pod,
+    job: str,
+    placed: tuple[type[TrainingJob], PodPlace],
+    measured: Fields | None,
+    loads: Mapping[str, tuple[int | None, int]],
+) -> PodUsage:
+    model, place = placed
     requests, limits = count_requests(pod.spec), _add_limits(pod)
     gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod.raw))
     return PodUsage(
@@ -147,6 +165,7 @@ def _build(pod: Pod, job: str, measured: Fields | None, loads: Mapping[str, tupl
         memory_limit=limits.get("memory", 0),
         gpus=gpus,
         gpu_count=len(gpus) or requests.get(GPU, 0),
+        kind=get_kind_name(model),
     )
 
 
@@ -194,18 +213,19 @@ def _show(options: argparse.Namespace, context: CommandContext, shown: Sequence[
 def build_rows(shown: Sequence[PodUsage], *, with_namespace: bool = False) -> tuple[Sequence[str], list[Sequence[str]]]:
     """Header and rows: one row per rank, and a total for jobs with several ranks."""
     rows: list[Sequence[str]] = []
-    jobs: dict[tuple[str, str], list[PodUsage]] = {}
+    jobs: dict[tuple[str, str, str], list[PodUsage]] = {}
     for one in shown:
-        jobs.setdefault((one.namespace, one.job), []).append(one)
-    for (namespace, name), ranks in jobs.items():
-        head = (namespace,) if with_namespace else ()
+        jobs.setdefault((one.namespace, one.kind, one.job), []).append(one)
+    with_kind = any(one.kind != "TrainJob" for one in shown)
+    for (namespace, kind, name), ranks in jobs.items():
+        head = (*((namespace,) if with_namespace else ()), *((kind,) if with_kind else ()))
         if len(ranks) > 1:
             rows.append((*head, name, "all", *_sum(ranks), f"{len(ranks)} Pods"))
         many = len({one.role for one in ranks}) > 1
         for one in ranks:
             rank = f"{one.role} {one.rank}" if many else str(one.rank)
             rows.append((*head, name, rank, *_describe(one), one.pod))
-    return (("NAMESPACE", *_HEADER) if with_namespace else _HEADER), rows
+    return (*(("NAMESPACE",) if with_namespace else ()), *(("KIND",) if with_kind else ()), *_HEADER), rows
 
 
 def _describe(one: PodUsage) -> Iterator[str]:
@@ -248,8 +268,13 @@ def _render_gpus(gpus: Sequence[GpuUsage], count: int) -> str:
     return text
 
 
+def _is_shown(reference: str, shown: Sequence[PodUsage]) -> bool:
+    model, name = split_reference(reference)
+    return any(one.job == name and (model is None or one.kind == get_kind_name(model)) for one in shown)
+
+
 def _judge(options: argparse.Namespace, context: CommandContext, shown: Sequence[PodUsage]) -> int:
-    missing = [name for name in options.names if name not in {one.job for one in shown}]
+    missing = [reference for reference in options.names if not _is_shown(reference, shown)]
     for name in missing:
         where = f" -n {options.namespace}" if options.namespace else ""
         context.note(f"trainmaster: nothing of {name} runs: `trainmaster explain {name}{where}` says why")

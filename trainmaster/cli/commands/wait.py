@@ -14,7 +14,7 @@ import argparse
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.jobs import add_names, get_job
+from trainmaster.cli.jobs import add_names, get_jobs
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
 from trainmaster.client.contract import Client
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     seconds = read_timeout(options)
 
     async def work(client: Client) -> list[str]:
-        jobs = [await get_job(client, options.namespace, name) for name in options.names]
+        jobs = await get_jobs(client, options.namespace, options.names)
         for job in jobs:
             state = job.state
             why = f": {state.sentence}" if state.sentence and not state.is_final else ""

@@ -13,7 +13,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import explain_missing, get_job
 from trainmaster.cli.servers.connection import add_server, explain, get_server, is_cluster
-from trainmaster.cli.servers.flags import read_job
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.cli.view.following import FollowedJob, show
 from trainmaster.client.http import HttpClient
 from trainmaster.kit.clock import SystemClock
@@ -21,7 +21,8 @@ from trainmaster.kit.clock import SystemClock
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server(parser)
-    parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob")
+    parser.add_argument("name", type=read_job, metavar="JOB", help="name of the TrainJob, or KIND/NAME")
+    add_kind(parser)
     parser.add_argument(
         "-o", "--output-format", choices=("text", "json"), default="text", help="json: one object per line"
     )

@@ -45,13 +45,18 @@ _RETRY = re.compile(
 )
 
 
-def run(options: argparse.Namespace, context: CommandContext, name: str) -> int:
-    case = call(context, options, lambda client: collect(client, name, options.namespace))
+def run(options: argparse.Namespace, context: CommandContext, reference: str) -> int:
+    """`reference`: KIND/NAME."""
+    case = call(context, options, lambda client: collect(client, reference, options.namespace))
     found = examine(case)
     if options.output == "table":
         _show(context, found)
     else:
-        body = {"trainjob": name, "namespace": options.namespace, "findings": [asdict(one) for one in found]}
+        body = {
+            case.job.word: case.job.name,
+            "namespace": options.namespace,
+            "findings": [asdict(one) for one in found],
+        }
         print_data(context, body, options.output)
     return exits.FAILED if found else exits.OK
 
@@ -68,9 +73,9 @@ def _show(context: CommandContext, found: Sequence[CheckResult]) -> None:
         context.say(f"{one.check}: {one.fix}")
 
 
-async def collect(client: Client, name: str, namespace: str) -> Case:
+async def collect(client: Client, reference: str, namespace: str) -> Case:
     assert isinstance(client, HttpClient), "that is what commands use"
-    job = await get_job(client, namespace, name)
+    job = await get_job(client, namespace, reference)
     now, skew = await _compare_clocks(client)
     jobset = await _skip_forbidden(find_jobset(client, job))
     parts = await _skip_forbidden(read_parts(client, job))

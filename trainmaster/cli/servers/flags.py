@@ -9,14 +9,44 @@ from trainmaster.cli.context import add_home
 
 
 def read_job(text: str) -> str:
-    """Accepts NAME, or trainjob.GROUP/NAME as `-o name` and kubectl print it."""
-    kind, slash, name = text.partition("/")
-    if not slash:
-        return text
-    # Imported here because this form is rare and `run` has to start fast.
-    from trainmaster.jobs.kinds import find_kind
+    """Accepts NAME, and KIND/NAME or KIND.GROUP/NAME as `-o name` and kubectl print it. Returns NAME or KIND/NAME."""
+    word, slash, name = text.partition("/")
+    return f"{read_kind(word)}/{name}" if slash else text
 
-    return name if find_kind(kind.partition(".")[0]) else text
+
+def read_kind(text: str) -> str:
+    """The singular name of the kind; "" if none is given."""
+    if not text:
+        return text
+    # Imported here because kinds are rarely given and `run` has to start fast.
+    from trainmaster.jobs.kinds import split_reference
+
+    try:
+        model, _ = split_reference(f"{text}/")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    assert model is not None, "it was given"
+    return model.gvr.plural.removesuffix("s")
+
+
+def add_kind(parser: argparse.ArgumentParser, text: str = "kind, if jobs of several kinds have the name") -> None:
+    """Adds -k, which `apply_kind` puts before the names of jobs."""
+    parser.add_argument("-k", "--kind", type=read_kind, default="", metavar="KIND", help=text)
+
+
+def apply_kind(options: argparse.Namespace) -> None:
+    """Turns NAME into KIND/NAME where -k is given."""
+    kind = getattr(options, "kind", "")
+    for field in ("names", "name", "job") if kind else ():
+        given = getattr(options, field, None)
+        if isinstance(given, str):
+            setattr(options, field, _join(kind, given))
+        elif given:
+            setattr(options, field, [_join(kind, name) for name in given])
+
+
+def _join(kind: str, name: str) -> str:
+    return name if "/" in name or not name else f"{kind}/{name}"
 
 
 def add_server(parser: argparse.ArgumentParser, *, all_namespaces: bool = False) -> None:

@@ -163,6 +163,7 @@ async def show(job: FollowedJob, form: str, *, fresh: bool, attachment: Attachme
     if fresh:
         _tell_submitted(job, form, model, has_panel=attachment is None and wants_panel(job.context, form))
     kept = _find_kept(job.home, fresh=fresh)
+    reference = read_training_job(job.trainjob).reference
 
     def is_gone() -> str:
         if job.home is None or job.home.find_running() is not None:
@@ -176,7 +177,7 @@ async def show(job: FollowedJob, form: str, *, fresh: bool, attachment: Attachme
         model=model,
         address=build_address(job.options, job.name),
         lines=lambda follow: watch_lines(
-            job.client, job.clock, job.namespace, job.name, JobLogOptions(follow=follow, last_attempt=not fresh), kept
+            job.client, job.clock, job.namespace, reference, JobLogOptions(follow=follow, last_attempt=not fresh), kept
         ),
         is_gone=is_gone,
         form=form,

@@ -9,7 +9,7 @@ sentence repeats what the objects say, without predictions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -32,7 +32,8 @@ from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe as describe_verdict
 from trainmaster.controllers.scheduler.sentences import describe_overcommit, list_all_obstacles
 from trainmaster.jobs.janitor import describe_age
-from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name, split_reference
+from trainmaster.jobs.lookups import AmbiguousName
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod, read_waiting
@@ -71,8 +72,9 @@ class JobExplanation:
     """What has to happen, or what the user can do."""
     changes: tuple[UnblockingChange, ...] = ()
     """What would start the job now, smallest change first."""
-    facts: tuple[str, ...] = field(default=())
+    facts: tuple[str, ...] = ()
     """Other useful facts: deadline, retention, restarts, progress."""
+    kind: str = "TrainJob"
 
 
 OwnModules: TypeAlias = Callable[[TrainingJob], Collection[str] | None]
@@ -80,33 +82,33 @@ OwnModules: TypeAlias = Callable[[TrainingJob], Collection[str] | None]
 
 
 def explain(
-    view: View, namespace: str, name: str, now: Now, *, proposals: bool = True, own: OwnModules = lambda job: None
+    view: View, namespace: str, reference: str, now: Now, *, proposals: bool = True, own: OwnModules = lambda job: None
 ) -> JobExplanation | None:
-    """Returns None if there is no such job. `proposals`: also find out what would start the job, which takes about a
-    second if hundreds of jobs are in the queue."""
-    job = _find_job(view, namespace, name)
-    return None if job is None else _Explainer(view, job, now, proposals=proposals, own=own).explain()
+    """`reference`: NAME or KIND/NAME. None if there is no such job; raises AmbiguousName if there are several.
+    `proposals`: also find out what would start the job, which takes about a second if hundreds of jobs are in the
+    queue."""
+    jobs = _list_named(view, namespace, reference)
+    if len(jobs) > 1:
+        raise AmbiguousName(namespace, jobs)
+    return _Explainer(view, jobs[0], now, proposals=proposals, own=own).explain() if jobs else None
 
 
-def _find_job(view: View, namespace: str, name: str) -> TrainingJob | None:
-    for model in TRAINING_KINDS.values():
-        found = view.find(model.gvr, namespace, name)
-        if found is not None:
-            return model(found)
-    return None
+def _list_named(view: View, namespace: str, reference: str) -> list[TrainingJob]:
+    kind, name = split_reference(reference)
+    kinds = TRAINING_KINDS.values() if kind is None else (kind,)
+    return [model(found) for model in kinds if (found := view.find(model.gvr, namespace, name)) is not None]
 
 
 def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
-    """(namespace, name) of the jobs that are waiting. First the jobs whose status says so, longest wait first; then
-    those with a Pod that finds no node (as on a cluster whose jobs have no such status) or lacks something, such as a
-    Secret or a claim."""
+    """(namespace, KIND/NAME) of the jobs that are waiting. First the jobs whose status says so, longest wait first;
+    then those with a Pod that finds no node (as on a cluster whose jobs have no such status) or lacks something, such
+    as a Secret or a claim."""
     found, unplaced = [], [pod for pod in map(Pod, view.list(PODS, namespace)) if _finds_no_node(pod) or _lacks(pod)]
     for model in TRAINING_KINDS.values():
         troubled = {(pod.namespace, pod.labels.get(model.pod_label)) for pod in unplaced}
         for job in map(model, view.list(model.gvr, namespace)):
-            place = (job.namespace, job.name)
-            if job.waiting or place in troubled:
-                found.append((str(job.waiting.get("since") or "~"), place))
+            if job.waiting or (job.namespace, job.name) in troubled:
+                found.append((str(job.waiting.get("since") or "~"), (job.namespace, job.reference)))
     return [place for _, place in sorted(found)]
 
 
@@ -142,7 +144,7 @@ class _Explainer:
         return self._explain_active()
 
     def _make(self, state: str, sentence: str, **more: Any) -> JobExplanation:
-        return JobExplanation(*self._place, state, sentence, **more)
+        return JobExplanation(*self._place, state, sentence, **more, kind=get_kind_name(type(self._job)))
 
     # Finished jobs
 
@@ -156,7 +158,7 @@ class _Explainer:
             failure = self._job.failure
             text = summarize_failure(failure) if failure else read_text(condition, "message")
             sentence = f"failed {age} ({reason}): {text}"
-            namespace, name = self._place
+            namespace, name = self._job.namespace, self._job.label
             todo = [
                 f"`trainmaster logs {name} -n {namespace}` shows what it printed",
                 f"`trainmaster restart {name} -n {namespace}` submits it again under a new name",
@@ -196,7 +198,7 @@ class _Explainer:
 
     def _explain_suspended(self, condition: Fields | None) -> JobExplanation:
         since = read_text(condition, "lastTransitionTime")
-        namespace, name = self._place
+        namespace, name = self._job.namespace, self._job.label
         sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: nothing of it runs"
         todo = [f"trainmaster resume {name} -n {namespace}"]
         questions = self._ask()
@@ -277,10 +279,11 @@ class _Explainer:
     def _tell_release(self, label: str) -> str:
         """The end of another job, with an estimate of when that will be if there is one."""
         namespace, _, name = label.partition("/")
-        other = _find_job(self._view, namespace, name)
+        others = _list_named(self._view, namespace, name)
         text = f"when {label} ends"
-        if other is None:
+        if len(others) != 1:
             return text
+        other = others[0]
         _, remaining = other.progress
         if remaining is not None:
             return f"{text}, in about {describe_age(remaining)} by its own estimate"

@@ -32,14 +32,14 @@ async def watch_lines(
     client: Client,
     clock: Clock,
     namespace: str,
-    name: str,
+    reference: str,
     wanted: JobLogOptions = JobLogOptions(),  # noqa: B008 - frozen
     kept: Kept | None = None,
     resume: Positions | None = None,
 ) -> AsyncGenerator[Entry, None]:
-    """Raises NotFound if there is no such job. `resume`: the positions of another stream; its lines are not returned
-    again."""
-    job = await get_training_job(client, namespace, name)
+    """Raises NotFound or AmbiguousName as `get_training_job`. `resume`: the positions of another stream; its lines are
+    not returned again."""
+    job = await get_training_job(client, namespace, reference)
     kept = kept or NothingKept()
     positions = resume or Positions()
     beginning = read_beginning(client, clock, job, wanted, kept, positions)

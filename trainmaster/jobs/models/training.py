@@ -8,7 +8,7 @@ subclass and a line in `jobs.kinds`. Conditions say how a job ended; whether it 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trainmaster.api.meta import GVR, Fields, Object
@@ -66,10 +66,25 @@ class TrainingJob(ObjectModel):
         """Which rank of a job of this kind a Pod is; None if it belongs to another kind or to no job."""
         raise NotImplementedError
 
+    @classmethod
+    def choose_main_step(cls, steps: Collection[str]) -> str:
+        """The step (replicated job or replica type) whose program a user means who names none; "" if there are none."""
+        return min(steps, default="")
+
     @property
     def word(self) -> str:
         """The singular name of its kind in kubectl and our commands: trainjob."""
         return self.gvr.plural.removesuffix("s")
+
+    @property
+    def reference(self) -> str:
+        """Its kind and name as commands accept them: trainjob/my-job."""
+        return f"{self.word}/{self.name}"
+
+    @property
+    def label(self) -> str:
+        """How messages and suggested commands name it: my-job if it is a TrainJob, otherwise with its kind."""
+        return self.reference
 
     # Its spec
 

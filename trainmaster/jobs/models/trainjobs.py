@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from trainmaster.api.formats.numbers import find_count
@@ -18,6 +18,7 @@ from trainmaster.api.meta import GVR, Fields
 from trainmaster.api.reading import NOTHING
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.training.restarts import read_first, read_wanted
+from trainmaster.api.training.steps import NODE
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
@@ -45,6 +46,14 @@ class TrainJob(TrainingJob):
             index=find_count(index) or 0,
             pod=meta["name"],
         )
+
+    @classmethod
+    def choose_main_step(cls, steps: Collection[str]) -> str:
+        return NODE if NODE in steps else min(steps, default="")
+
+    @property
+    def label(self) -> str:
+        return self.name
 
     # Its spec
 

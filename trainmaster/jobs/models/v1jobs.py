@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from trainmaster.api.formats.numbers import find_count
@@ -16,6 +16,7 @@ from trainmaster.api.v1jobs.frameworks import (
     OPERATOR_NAME,
     REPLICA_INDEX,
     REPLICA_TYPE,
+    WORKER,
     V1Framework,
 )
 from trainmaster.api.v1jobs.replicas import ReplicaSpec, read_replicas
@@ -51,6 +52,12 @@ class V1Job(TrainingJob):
             index=find_count(labels.get(REPLICA_INDEX)) or 0,
             pod=meta["name"],
         )
+
+    @classmethod
+    def choose_main_step(cls, steps: Collection[str]) -> str:
+        """The type that decides about the job, otherwise the workers."""
+        words = [name.lower() for name in (*cls.framework.deciding, WORKER)]
+        return next((word for word in words if word in steps), min(steps, default=""))
 
     # Its spec
 

@@ -126,7 +126,7 @@ def check_job(uid: str, cursor: LogCursor) -> None:
 async def watch_job(
     client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
 ) -> AsyncGenerator[Item, None]:
-    lines = watch_lines(client, clock, job.namespace, job.name, wanted, kept, cursor.to_positions())
+    lines = watch_lines(client, clock, job.namespace, job.reference, wanted, kept, cursor.to_positions())
     async with aclosing(lines):
         async for entry in lines:
             yield entry

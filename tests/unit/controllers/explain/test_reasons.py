@@ -131,7 +131,7 @@ def test_a_pod_that_lacks_something_makes_its_job_one_that_waits() -> None:
     status = {"phase": "Pending", "containerStatuses": [{"name": "node", "state": {"waiting": waiting}}]}
     pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p", "labels": marks}, "spec": {}, "status": status}
     world.add(PODS, pod)
-    assert list_waiting(world) == [("default", "a")]
+    assert list_waiting(world) == [("default", "trainjob/a")]
     found = explain(world, "default", "a", Now(NOW))
     assert found is not None
     assert found.sentence.endswith('CreateContainerConfigError: secret "keys" not found')
@@ -156,7 +156,7 @@ def test_those_that_wait_longest_come_first() -> None:
     for name, age in (("young", 5), ("old", 500)):
         world.add(TRAIN_JOBS, make(name, status={"waiting": {"reason": "Queued", "message": "", "since": ago(age)}}))
     world.add(TRAIN_JOBS, make("busy"))
-    assert list_waiting(world) == [("default", "old"), ("default", "young")]
+    assert list_waiting(world) == [("default", "trainjob/old"), ("default", "trainjob/young")]
     assert list_waiting(world, "other") == []
 
 
@@ -168,7 +168,7 @@ def test_a_pod_without_a_node_on_a_cluster_makes_its_job_wait() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient cpu."}
     pod = {"metadata": {"name": "a-0", "namespace": "default", "labels": marks}, "spec": {"containers": []}}
     world.add(PODS, {**pod, "status": {"phase": "Pending", "conditions": [condition]}})
-    assert list_waiting(world) == [("default", "a")]
+    assert list_waiting(world) == [("default", "trainjob/a")]
     found = explain(world, "default", "a", Now(NOW))
     assert found is not None and found.sentence.endswith("Pod a-0: 0/3 nodes are available: 3 Insufficient cpu.")
 
