@@ -101,9 +101,10 @@ class Keeper:
         find_deleter: FindDeleter = find_no_deleter,
         limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
         namespace: str = "",
-        models: Sequence[type[TrainingJob]] = tuple(TRAINING_KINDS.values()),
+        models: Sequence[type[TrainingJob]] | None = None,
     ) -> None:
-        """`namespace`: watch only jobs in this namespace; "" means all. `models`: the kinds that the server has."""
+        """`namespace`: watch only jobs in this namespace; "" means all. `models`: the kinds that the server has;
+        all if it is None."""
         self._archive = archive
         self._client = client
         self._gather = gather
@@ -118,8 +119,8 @@ class Keeper:
         """Uids of jobs archived by an earlier process that have not been seen yet."""
         self._restored: RecordedDeletion | None = None
         """If the objects were restored from a backup: how the jobs that are not in it were deleted."""
-        self._models = models
-        self._unlisted = set(models)
+        self._models = tuple(TRAINING_KINDS.values()) if models is None else models
+        self._unlisted = set(self._models)
         """Kinds whose jobs have not been listed yet."""
         self._troubles: dict[str, str] = {}
         self._jobsets: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from trainmaster.jobs.kinds import TRAINING_KINDS
@@ -28,5 +28,5 @@ class LifecycleContext:
     """None: there is no history, so nothing waits for it."""
     publish: bool = True
     """Whether to write `status.retention`. A CRD without the field would drop it each time."""
-    models: Sequence[type[TrainingJob]] = tuple(TRAINING_KINDS.values())
+    models: Sequence[type[TrainingJob]] = field(default_factory=lambda: tuple(TRAINING_KINDS.values()))
     """The kinds of jobs. A cluster may not serve all of them."""
