@@ -159,7 +159,7 @@ def start_nodes(cluster: KubeCluster, count: int, running_ms: int, complete_ms: 
 
 
 def _node(name: str) -> dict[str, Any]:
-    size = {"cpu": "256", "memory": "2Ti", "pods": "10000", "nvidia.com/gpu": "64"}
+    size = {"cpu": "256", "memory": "2Ti", "pods": "10000", "nvidia.com/gpu": "64", "ephemeral-storage": "4Ti"}
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     status = {"capacity": size, "allocatable": size}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}

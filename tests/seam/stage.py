@@ -24,6 +24,7 @@ from trainmaster.client.contract import ActingIdentity, Client, PatchType, Watch
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.engine.lease import LeaseLost
+from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
@@ -81,6 +82,8 @@ class Site:
         """What `come_to_rest` ends."""
         self.stop_after = 0
         """The operator is stopped right after the answer to its n-th write; 0: never."""
+        self.identity = IDENTITY
+        self.v1_jobs: tuple[type[V1Job], ...] = ()
         self._scope = scope
         self._operating: asyncio.Task[None] | None = None
         self._operator: Operator | None = None
@@ -118,8 +121,8 @@ class Site:
     async def _operate_once(self, ready: asyncio.Event) -> None:
         config = make_config(self.cluster, self.proxy.port)
         connection = HttpClient(config, user_agent="operator/1", observe=self._observe)
-        settings = OperatorSettings(namespace=self.namespace, lease_namespace=self.namespace)
-        work = running_operator(connection.as_user(IDENTITY), settings, clock=SystemClock(), ids=SystemIds())
+        settings = OperatorSettings(namespace=self.namespace, lease_namespace=self.namespace, v1_jobs=self.v1_jobs)
+        work = running_operator(connection.as_user(self.identity), settings, clock=SystemClock(), ids=SystemIds())
         try:
             async with work as self._operator:
                 ready.set()
