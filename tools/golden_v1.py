@@ -1,7 +1,7 @@
 """What was done to the jobs of training-operator 1.8 while they were recorded, and what of them is kept.
 
-The recorder created each job, took a picture when its Pods ran, did what is written here, waited for
-the end and took the last picture. Pods that hang end when their annotations change.
+The recorder created each job, took a picture when its Pods ran, did what is written here, waited for the end and took
+the last picture. Pods that hang end when their annotations change. Kept are the pictures and the events about jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.golden_objects import read_objects
 VERSION = "1.8"
 POD_SECONDS = 4.0
 STAGGER = 0.05
-"""Seconds between the ends of Pods that were created together."""
+"""Seconds between the ends of Pods that were created together: the recorded ones ended one after the other."""
 SETTLE, END = 0.7, 2.0
 """Seconds from the moment when the Pods ran, or the job had ended, to the picture."""
 QUIET_SECONDS = 10.0

@@ -47,7 +47,11 @@ _SERVED = {
     ),
     "Service": ("clusterIPs", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "sessionAffinity", "type"),
 }
-_SERVED_CONTAINER = ("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy")
+_SERVED_CONTAINER = {
+    "containers": ("imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"),
+    # Controllers add init containers, with a pull policy.
+    "initContainers": ("terminationMessagePath", "terminationMessagePolicy"),
+}
 _POD_STATUS = ("phase", "reason", "message", "qosClass")
 
 
@@ -102,11 +106,10 @@ def drop_served(obj: Object) -> Object:
     if obj["kind"] not in _SERVED:
         return obj
     spec = {key: value for key, value in obj["spec"].items() if key not in _SERVED[obj["kind"]]}
-    for kind in ("containers", "initContainers"):
+    for kind, served in _SERVED_CONTAINER.items():
         if kind in spec:
             spec[kind] = [
-                {key: value for key, value in container.items() if key not in _SERVED_CONTAINER}
-                for container in spec[kind]
+                {key: value for key, value in container.items() if key not in served} for container in spec[kind]
             ]
     return {**obj, "spec": spec}
 

@@ -32,5 +32,9 @@ def find_problem(name: str) -> str:
         return "" if ours is None else f"should be let in, and is refused: {ours.message}"
     if ours is None:
         return "let in; should say: " + "; ".join(want["texts"])
+    if want.get("reason", ours.reason) != ours.reason:
+        return f"the reason is {ours.reason}; should be {want['reason']}"
+    if want.get("webhook", "") not in ours.message:
+        return f"does not name the webhook {want['webhook']}: {ours.message}"
     missing = list_missing(want, ours)
     return f"does not say: {'; '.join(missing)}\nsays: {ours.message}" if missing else ""

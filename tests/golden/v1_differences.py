@@ -19,7 +19,10 @@ _PERMANENT = "a job that fails with a permanent exit code has a completionTime, 
 FIELDS = (
     # Every job
     Field(
-        "1.8/*", "*Job", "spec.runPolicy", "`runPolicy` is always returned, because the SDK reads `runPolicy.suspend`"
+        "1.8/*",
+        "*Job",
+        "spec.runPolicy",
+        "`runPolicy` is always returned, because the SDK cannot read a job without it",
     ),
     Field(
         "1.8/*",
@@ -42,7 +45,7 @@ FIELDS = (
         "1.8/ttl-*",
         "PyTorchJob",
         "event SuccessfulDeletePod",
-        "`trainmaster history` shows deleted jobs; an event on a deleted object is seen by nobody",
+        "`trainmaster history` shows deleted jobs, not an event",
         "events",
     ),
     Field(
@@ -191,7 +194,7 @@ FIELDS = (
         _NO_GANG,
         "podgroup-pending",
     ),
-    Field("1.8/gang-*-volcano", "PyTorchJob", "status.lastReconcileTime", "the field has no meaning for clients"),
+    Field("1.8/gang-*-volcano", "PyTorchJob", "status.lastReconcileTime", "upstream sets it for jobs of Volcano only"),
     Field(
         "1.8/gang-*-volcano",
         "PyTorchJob",
