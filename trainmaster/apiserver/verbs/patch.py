@@ -51,7 +51,7 @@ def patch(
             return written
     # A merge patch does not modify its input; the others may.
     old = state.peek(kind, record) if patch_type is PatchType.MERGE else state.read(kind, record)
-    new = _decode(state, call, target, record, intake.patched(kind, old, patch_type, body), options)
+    new = decode_patched(state, call, kind, record, intake.patched(kind, old, patch_type, body), options)
     metadata.check_name(new["metadata"], name)
     metadata.fit_namespace(kind, new["metadata"], namespace)
     return update.replace(state, call, update.ObjectUpdate(kind, record, old, new, subresource), options)
@@ -73,8 +73,8 @@ def check_type(kind: Kind, patch_type: PatchType) -> None:
         raise status.unsupported_media_type(_CUSTOM_TYPES)
 
 
-def _decode(
-    state: RegistryState, call: Call, target: PatchTarget, record: StoredRecord, result: Object, options: WriteOptions
+def decode_patched(
+    state: RegistryState, call: Call, kind: Kind, record: StoredRecord, result: Object, options: WriteOptions
 ) -> Object:
     """A decoded copy of the result of a patch, which may share branches with the stored object.
 
@@ -83,7 +83,6 @@ def _decode(
     raw = orjson.dumps(result)
     state.limits.check_stored(result, raw, record.value)
     new: Object = orjson.loads(raw)
-    kind = target.kind
     try:
         intake.decode(call, kind, new, options)
     except StatusError as error:

@@ -20,7 +20,7 @@ from trainmaster.apiserver import stored
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.state import RegistryState
 from trainmaster.apiserver.verbs import intake, metadata, update
-from trainmaster.apiserver.verbs.patch import PatchTarget, check_options, check_type, decode_applied
+from trainmaster.apiserver.verbs.patch import PatchTarget, check_options, check_type, decode_applied, decode_patched
 from trainmaster.client.contract import PatchType, WriteOptions
 from trainmaster.store.contract import StoredRecord
 
@@ -52,9 +52,8 @@ def patch_scale(
     if patch_type is PatchType.APPLY:
         scale = decode_applied(call, SCALE, body, options)
     else:
-        scale = intake.patched(SCALE, _get_scale(kind, state.peek(kind, record)), patch_type, body)
-        scale = orjson.loads(orjson.dumps(scale))
-        intake.decode(call, SCALE, scale, options)
+        patched = intake.patched(SCALE, _get_scale(kind, state.peek(kind, record)), patch_type, body)
+        scale = decode_patched(state, call, SCALE, record, patched, options)
     metadata.check_name(scale["metadata"], target.name)
     metadata.fit_namespace(kind, scale["metadata"], target.namespace)
     return _scale(state, call, kind, record, scale, options, applied=patch_type is PatchType.APPLY)

@@ -99,7 +99,7 @@ def test_a_binding_and_a_status_do_take_the_short_way(monkeypatch: pytest.Monkey
     async def main() -> None:
         async with running_cluster() as cluster:
             await cluster.client.create(PODS, POD, "default")
-            monkeypatch.setattr("trainmaster.apiserver.verbs.patch._decode", refuse)
+            monkeypatch.setattr("trainmaster.apiserver.verbs.patch.decode_patched", refuse)
             writes = (
                 Patch(PODS, "default", "a", {"spec": {"nodeName": "n"}}),
                 Patch(PODS, "default", "a", {"status": {"phase": "Running"}}, "status"),
