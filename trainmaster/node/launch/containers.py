@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items, read_fields
+from trainmaster.api.workloads import read_v1_gang
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.caches.mirror import CacheView
 from trainmaster.node.devices.device_nodes import list_nodes, renumber
@@ -139,10 +140,10 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
 
 
 def _wants_log_end(pod: Pod, container: Fields) -> bool:
-    """Always for members of a JobSet: the failure message of a job includes their last output, and the default policy
-    cannot be distinguished from an explicit one."""
+    """Always for members of a JobSet or v1 job: the failure message of a job includes their last output, and the
+    default policy cannot be distinguished from an explicit one."""
     chosen = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-    return chosen or JOBSET_UID in pod.labels
+    return chosen or JOBSET_UID in pod.labels or bool(read_v1_gang(pod.raw))
 
 
 def _build_rewriter(pod: Pod, site: Site, paths: Mapping[str, str]) -> Rewriter:

@@ -335,6 +335,10 @@ def test_members_of_jobsets_leave_the_end_of_their_log_with_every_policy(tmp_pat
     assert not build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
     pod["metadata"]["labels"] = {JOBSET_UID: "u"}
     assert build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
+    pod = make_pod({"image": "x", "command": ["a"]})
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "uid": "u", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    assert build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
 
 
 def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> None:
