@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +14,9 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, NODES, PODS, SERVICES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH, TENSORFLOW, XGBOOST, V1Framework
+from trainmaster.cli.commands.restart import Restart
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.jobs import get_job
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType
 from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.testing.virtual import run_virtual
@@ -442,3 +447,21 @@ def test_c29_the_queue_of_a_job_cannot_be_changed() -> None:
         assert job["spec"]["runPolicy"]["schedulingPolicy"]["queue"] == "a"
 
     flow(body)
+
+
+def test_restart_of_a_running_job_replaces_all_its_pods() -> None:
+    async def body(plant: Plant) -> None:
+        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1, "Worker": 2})))
+        await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
+        before = {pod["metadata"]["uid"] for pod in await plant.list_all(PODS)}
+        context = CommandContext({}, io.StringIO(), io.StringIO())
+        options = argparse.Namespace(namespace="default", new_name="", wait=False)
+        job = await get_job(plant.client, "default", "a")
+        await Restart(plant.client, context, options, None).run(job)
+        found = await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
+        after = {pod["metadata"]["uid"] for pod in await plant.list_all(PODS)}
+        assert len(after) == 3 and not after & before
+        assert "restarts" not in found["status"], "it was requested, so it does not count against the limit"
+        assert not PyTorchJob(found).is_suspended
+
+    flow(body, seconds=600)

@@ -23,6 +23,9 @@ COMPLETE, FAILED, RUNNING, FINISHED = "complete", "failed", "running", "finished
 SUSPENDED, RESUMED, DELETED = "suspended", "resumed", "deleted"
 GOALS = (COMPLETE, FAILED, RUNNING, FINISHED, SUSPENDED, DELETED)
 
+_CONDITIONS = {"succeeded": COMPLETE}
+"""Conditions of v1 jobs that are named differently from the state that they mean."""
+
 WaitCondition = Callable[[Object | None], str | None]
 """Takes the object, or None if it is deleted. Returns "" if the state is reached, a sentence if it never will be, or
 None to continue waiting."""
@@ -32,6 +35,12 @@ class _Decided(Exception):
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
+
+
+def read_goal(text: str) -> str:
+    """Accepts a goal, and the condition that means it: Complete, Succeeded, condition=Failed."""
+    word = text.lower().removeprefix("condition=")
+    return _CONDITIONS.get(word, word)
 
 
 def add_timeout(parser: argparse.ArgumentParser) -> None:

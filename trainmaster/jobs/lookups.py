@@ -29,7 +29,10 @@ class AmbiguousName(StatusError):
 
 async def get_training_job(client: Client, namespace: str, reference: str) -> TrainingJob:
     """The job named NAME or KIND/NAME. Raises NotFound, and AmbiguousName if several kinds have a job of this name."""
-    model, name = split_reference(reference)
+    try:
+        model, name = split_reference(reference)
+    except ValueError as error:
+        raise NotFound(404, "NotFound", str(error)) from None
     if model is not None:
         return model(await client.get(model.gvr, name, namespace))
     found: list[TrainingJob] = []

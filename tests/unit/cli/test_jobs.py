@@ -27,6 +27,7 @@ from trainmaster.cli.jobs import add_names, build_row
 from trainmaster.cli.manifests.ordering import Manifest
 from trainmaster.cli.servers.flags import apply_kind
 from trainmaster.cli.spans import show_span
+from trainmaster.cli.waiting import read_goal
 from trainmaster.jobs.logs.contract import Line, LogMark
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
@@ -313,3 +314,11 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(argv: list[str], capsys:
     with pytest.raises(SystemExit):
         parser.parse_args(argv)
     assert "is no kind of training job: the kinds are trainjob, pytorchjob, tfjob" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("complete", "complete"), ("Succeeded", "complete"), ("condition=Failed", "failed"), ("Running", "running")],
+)
+def test_a_state_may_be_named_like_its_condition(text: str, want: str) -> None:
+    assert read_goal(text) == want

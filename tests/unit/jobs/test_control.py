@@ -18,6 +18,11 @@ def test_a_manifest_that_is_submitted_again_does_not_ask_for_a_restart() -> None
     assert new["spec"] == {}
 
 
+def test_a_v1_job_that_is_submitted_again_is_not_suspended() -> None:
+    old = {"metadata": {"name": "a"}, "spec": {"runPolicy": {"suspend": True, "backoffLimit": 3}}}
+    assert build_manifest(old, "b")["spec"] == {"runPolicy": {"backoffLimit": 3}}
+
+
 def test_new_names_count_on_and_stay_short_enough() -> None:
     assert list_new_names("train")[:2] == ["train-2", "train-3"]
     assert list_new_names("train-2")[0] == "train-3"

@@ -5,6 +5,7 @@
 
 A running job keeps its name, its record and the numbering of its attempts; programs have the grace period of their
 Pods to save, and continue from a checkpoint if they load one. Its restart count is reset, its deadline is not. A
+running job of another kind, such as a PyTorchJob, is suspended and resumed, which also restarts its deadline. A
 finished job is not changed; an annotation of the new job refers to it. Repeating the command is safe.
 
 Exit codes: 0 success, 1 it cannot be restarted, 6 timed out (--wait), 7 no such TrainJob.
@@ -23,15 +24,18 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_job, get_jobs
 from trainmaster.cli.output import name_object
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
-from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_until
+from trainmaster.cli.waiting import SUSPENDED as SUSPENDED_GOAL
+from trainmaster.cli.waiting import add_timeout, limit, read_timeout, wait_for, wait_until
 from trainmaster.client.contract import Client, DeleteOptions
-from trainmaster.jobs.control import ask_for_attempt, list_new_names, repeat
-from trainmaster.jobs.lookups import find_jobset
+from trainmaster.jobs.control import ask_for_attempt, list_new_names, repeat, set_suspended
+from trainmaster.jobs.lookups import find_jobset, read_parts
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.training import DELETING, SUSPENDED, TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.kit.clock import SystemClock
 
 _TRIES = 5
+_POLL_SECONDS = 0.2
 _REACTION_SECONDS = 10.0
 """If there is no reaction within this time, another controller is in charge, which ignores our annotation."""
 
@@ -85,10 +89,11 @@ class Restart:
             if job.is_finished:
                 await self._repeat(job)
                 return
-            if not isinstance(job, TrainJob):
-                raise exits.Failure(f"{job.name} has not ended, and only a TrainJob can begin its next attempt")
             try:
-                await self._replace(job)
+                if isinstance(job, TrainJob):
+                    await self._replace(job)
+                else:
+                    await self._suspend_and_resume(job)
             except Conflict:
                 job = await get_job(self._client, self._options.namespace, job.reference)
             else:
@@ -138,6 +143,28 @@ class Restart:
         (problem,) = await limit([wait], self._seconds, f"attempt {attempt} of {job.name} has not begun")
         if problem:
             raise exits.Failure(problem)
+
+    async def _suspend_and_resume(self, job: TrainingJob) -> None:
+        """For a kind without numbered attempts. Its Pods have the same names again, so the old ones must be gone."""
+        await set_suspended(self._client, job, True)
+        try:
+            problems = await wait_for(self._client, [job], SUSPENDED_GOAL, self._seconds)
+            if not problems:
+                await limit([self._await_no_pods(job)], self._seconds, f"the Pods of {job.label} have not ended")
+        except (exits.Failure, asyncio.CancelledError):
+            self._context.note(f"{job.label} stays suspended: `trainmaster resume {job.label}` starts it again")
+            raise
+        if problems:
+            raise exits.Failure(problems[0])
+        suspended = await get_job(self._client, self._options.namespace, job.reference)
+        if suspended.uid == job.uid:
+            await set_suspended(self._client, suspended, False)
+        self._context.say(f"{name_object(job.gvr, job.name)} restarted: all its Pods are replaced")
+
+    async def _await_no_pods(self, job: TrainingJob) -> str:
+        while (await read_parts(self._client, job)).pods:
+            await SystemClock().sleep(_POLL_SECONDS)
+        return ""
 
     # It has ended
 

@@ -16,14 +16,19 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_jobs
 from trainmaster.cli.servers.connection import add_server, call
-from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_timeout, wait_for
+from trainmaster.cli.waiting import COMPLETE, GOALS, add_timeout, read_goal, read_timeout, wait_for
 from trainmaster.client.contract import Client
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_names(parser)
     parser.add_argument(
-        "--for", dest="goal", choices=GOALS, default=COMPLETE, help="state to wait for (default: complete)"
+        "--for",
+        dest="goal",
+        type=read_goal,
+        choices=GOALS,
+        default=COMPLETE,
+        help="state to wait for (default: complete); Succeeded, as v1 jobs call it, is complete",
     )
     add_timeout(parser)
     add_server(parser)
