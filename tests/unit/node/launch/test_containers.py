@@ -335,7 +335,7 @@ def test_members_of_jobsets_leave_the_end_of_their_log_with_every_policy(tmp_pat
     assert not build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
     pod["metadata"]["labels"] = {JOBSET_UID: "u"}
     assert build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
-    pod = make_pod({"image": "x", "command": ["a"]})
+    pod = make_pod({"terminationMessagePolicy": "File"})
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "uid": "u", "controller": True}
     pod["metadata"]["ownerReferences"] = [owner]
     assert build_container(Pod(pod), "node", 0, make_prepared(tmp_path))[0].message_from_logs
