@@ -1,1 +1,1 @@
-"""Replaces sshd between the Pods of a gang, so that `mpirun` can start its daemons on them. Runs inside Pods."""
+"""Replaces sshd and kubectl between the Pods of an MPI job, so that `mpirun` can start its daemons there."""

@@ -13,9 +13,12 @@ from trainmaster.remote_start import kubectl_exec
 from trainmaster.remote_start.kubectl_exec import (
     ExecCall,
     KubectlError,
+    PodApi,
+    TryAgainError,
     deliver,
     find_problem,
     main,
+    open_when_running,
     parse_arguments,
     read_end,
 )
@@ -117,3 +120,54 @@ def test_without_access_to_the_api_server_it_says_what_to_change(
 
 def test_it_runs_with_the_python_of_any_image() -> None:
     ast.parse(Path(kubectl_exec.__file__).read_text(), feature_version=(3, 8))
+
+
+class ScriptedApi(PodApi):
+    """Answers in turn with these Pods or errors; the last one stays."""
+
+    def __init__(self, *answers: dict[str, Any] | Exception | None) -> None:
+        self._answers = list(answers)
+        self.opened: list[tuple[str, ExecCall]] = []
+
+    def read(self, name: str) -> str:
+        return f"the {name}"
+
+    def find_pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def open_exec(self, namespace: str, call: ExecCall) -> Any:
+        self.opened.append((namespace, call))
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    found: list[float] = []
+    monkeypatch.setattr("time.sleep", found.append)
+    return found
+
+
+def test_a_worker_that_starts_later_is_waited_for_in_silence(
+    pauses: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = ScriptedApi(None, TryAgainError("busy"), make_pod("Pending"), make_pod("Running", {"running": {}}))
+    open_when_running(api, CALL)
+    assert api.opened == [("the namespace", CALL)] and len(pauses) == 3
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_wait_is_explained_and_ends(pauses: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KubectlError, match=r"gave up after 60 s: Pod w is Pending \(ErrImage: no rule\)"):
+        open_when_running(
+            ScriptedApi(make_pod("Pending", {"waiting": {"reason": "ErrImage", "message": "no rule"}})), CALL, 60
+        )
+    assert 60 <= sum(pauses) < 62
+    assert capsys.readouterr().err == "kubectl exec: waiting: Pod w is Pending (ErrImage: no rule)\n", "once"
+
+
+def test_what_is_forbidden_is_not_tried_again(pauses: list[float]) -> None:
+    with pytest.raises(KubectlError, match="forbidden"):
+        open_when_running(ScriptedApi(KubectlError("pods is forbidden")), CALL)
+    assert pauses == []
