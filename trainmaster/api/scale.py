@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api import fields
-from trainmaster.api.declaring.kinds import Kind, ScalePaths
+from trainmaster.api.declaring.kinds import ScalePaths
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Fields, Object
 
@@ -49,17 +49,15 @@ def get_parent(paths: ScalePaths) -> str:
     return paths.spec.rpartition(".")[0]
 
 
-def check_replicas(kind: Kind, obj: Fields) -> list[FieldError]:
+def check_replicas(paths: ScalePaths, obj: Fields) -> list[FieldError]:
     """Upstream checks the number wherever it is set, not only in a Scale."""
-    if kind.scale is None:
-        return []
-    replicas = _find(obj, _split(kind.scale.spec))
+    replicas = _find(obj, _split(paths.spec))
     if type(replicas) is not int:
         return []
     if replicas < 0:
-        return [fields.invalid(kind.scale.spec, replicas, "should be a non-negative integer")]
+        return [fields.invalid(paths.spec, replicas, "should be a non-negative integer")]
     if replicas > _MOST:
-        return [fields.invalid(kind.scale.spec, replicas, f"should be less than or equal to {_MOST}")]
+        return [fields.invalid(paths.spec, replicas, f"should be less than or equal to {_MOST}")]
     return []
 
 

@@ -36,7 +36,7 @@ from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
 from trainmaster.apiserver.owners import OwnerIndex
 from trainmaster.apiserver.state import RegistryState, Reviewer, SubresourceCreator
-from trainmaster.apiserver.verbs import create, delete, listing, patch, scale, update, watching
+from trainmaster.apiserver.verbs import create, delete, listing, patch, update, watching
 from trainmaster.apiserver.verbs.pod_actions import build_binder, build_evictor
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.kit.clock import Clock
@@ -135,7 +135,9 @@ class ObjectRegistry:
     def get(self, kind: Kind, namespace: str, name: str, *, subresource: str = "") -> Written:
         if subresource:
             if kind.scale is not None and subresource == "scale":
-                return scale.read_scale(self.state, kind, namespace, name)
+                from trainmaster.apiserver.verbs.scale import read_scale  # noqa: PLC0415 - few objects are scaled
+
+                return read_scale(self.state, kind, namespace, name)
             update.check_subresource(kind, subresource)
         record = self.state.find(kind, namespace, name)
         if record is None:
@@ -182,7 +184,9 @@ class ObjectRegistry:
         subresource: str = "",
     ) -> Written:
         if kind.scale is not None and subresource == "scale":
-            return scale.update_scale(self.state, call, kind, namespace, name, obj, options)
+            from trainmaster.apiserver.verbs.scale import update_scale  # noqa: PLC0415 - few objects are scaled
+
+            return update_scale(self.state, call, kind, namespace, name, obj, options)
         return update.update(self.state, call, kind, namespace, name, obj, options, subresource=subresource)
 
     def patch(
@@ -199,7 +203,9 @@ class ObjectRegistry:
     ) -> Written:
         target = patch.PatchTarget(kind, namespace, name, subresource)
         if kind.scale is not None and subresource == "scale":
-            return scale.patch_scale(self.state, call, target, patch_type, patch_body, options)
+            from trainmaster.apiserver.verbs.scale import patch_scale  # noqa: PLC0415 - few objects are scaled
+
+            return patch_scale(self.state, call, target, patch_type, patch_body, options)
         return patch.patch(self.state, call, target, patch_type, patch_body, options)
 
     def delete(self, call: Call, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> DeleteResult:

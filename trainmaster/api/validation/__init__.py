@@ -7,7 +7,7 @@ object, or None on create.
 
 from __future__ import annotations
 
-from trainmaster.api import fields, scale
+from trainmaster.api import fields
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
@@ -38,7 +38,10 @@ def _check_custom(kind: Kind, new: Object, old: Object | None, before: list[Fiel
         if name in new and name not in _OUTSIDE and not quick.satisfies(child, new[name]):
             errors += structural.check(child, new[name], name, body=name)
     errors += [fields.required(name) for name in node.required if name not in new]
-    errors += scale.check_replicas(kind, new)
+    if kind.scale is not None:
+        from trainmaster.api import scale  # noqa: PLC0415 - few kinds can be scaled
+
+        errors += scale.check_replicas(kind.scale, new)
     if structural.blocks_rules(before + errors):
         return [*errors, structural.UNCHECKED]
     return errors + (rules.check(node, new) if old is None else rules.check(node, new, old))

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from trainmaster.api import status
 from trainmaster.api.declaring.discovery import STATUS_VERBS, list_subresources
 from trainmaster.api.declaring.kinds import Catalogue, Kind
-from trainmaster.api.kindsets.autoscaling_v1 import SCALE
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import StatusError
@@ -113,6 +112,8 @@ class Resources:
         if form is Form.JSON:
             return Response(written.value, code, written.revision, headers=headers)
         if request.route.subresource == "scale":
+            from trainmaster.api.kindsets.autoscaling_v1 import SCALE  # noqa: PLC0415 - few objects are scaled
+
             kind = SCALE
         body, content_type = forms.render_object(form, kind, written.value, request.query, self._clock)
         return Response(body, code, written.revision, content_type, headers)
