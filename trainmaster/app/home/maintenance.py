@@ -15,7 +15,6 @@ from pathlib import Path
 
 from trainmaster.api.resources import PODS
 from trainmaster.apiserver import stored
-from trainmaster.app.home.carry_over import carry_over
 from trainmaster.app.home.control import ControlError, ControlMessage, ask
 from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
 from trainmaster.history.restores import note_restore
@@ -105,6 +104,8 @@ def restore(home: Home, path: Path, keep: Collection[str] = ()) -> tuple[int, Pa
 
 
 async def _carry_over(current: Path, draft: Path, pods: Collection[str]) -> None:
+    from trainmaster.app.home.carry_over import carry_over  # noqa: PLC0415  # a start does not need it
+
     clock = SystemClock()
     async with SqliteStore.open(current, clock) as old, SqliteStore.open(draft, clock) as new:
         carry_over(old, new, pods)

@@ -18,7 +18,6 @@ from trainmaster.controllers.v1jobs.names import build_name
 from trainmaster.jobs.models.v1jobs import V1Job
 
 DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
-OBJECT_KINDS = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
 _RBAC = "rbac.authorization.k8s.io"
 _CONFIG, _KUBECTL = "mpi-job-config", "mpi-job-kubectl"
 _CONFIG_PATH, _KUBECTL_PATH = "/etc/mpi", "/opt/kube"

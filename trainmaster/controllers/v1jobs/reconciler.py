@@ -12,13 +12,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import PODS, SERVICES
+from trainmaster.api.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
 from trainmaster.api.v1jobs.frameworks import JOB_NAME, OPERATOR_NAME
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, WriteRefusal
-from trainmaster.controllers.v1jobs.claims import V1Children
-from trainmaster.controllers.v1jobs.mpi import OBJECT_KINDS
-from trainmaster.controllers.v1jobs.passes import V1Pass
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import NOTHING, Plan
@@ -27,6 +24,8 @@ from trainmaster.engine.source import ChangeSource, Mapper, map_to_owner, map_to
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, V1Job
 from trainmaster.kit.timeline import Now
+
+_OF_MPI_JOBS = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
 
 
 def reconcile(
@@ -38,6 +37,10 @@ def reconcile(
     job = model(raw)
     if job.is_deleting or not job.is_managed_here:
         return NOTHING
+    # Loaded with the first job: most installations have none, and every start would pay for it.
+    from trainmaster.controllers.v1jobs.claims import V1Children  # noqa: PLC0415
+    from trainmaster.controllers.v1jobs.passes import V1Pass  # noqa: PLC0415
+
     one = V1Pass(job, V1Children(view, job), now)
     if job.is_finished:
         one.clean_up()
@@ -75,7 +78,7 @@ def build_child_mapper(model: type[V1Job]) -> Mapper:
 
 def build_controller(model: type[V1Job]) -> Controller:
     map_child = build_child_mapper(model)
-    children = (PODS, *(OBJECT_KINDS if model is MPIJob else (SERVICES,)))
+    children = (PODS, *(_OF_MPI_JOBS if model is MPIJob else (SERVICES,)))
     return Controller(
         name=model.framework.singular,
         kind=model.gvr,
