@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import POD_ATTEMPT
@@ -45,14 +45,30 @@ class V1Pass:
     def clean_up(self) -> None:
         """Deletes Pods, with their Services, as `cleanPodPolicy` says. Unknown policies count as All."""
         policy = self._job.clean_pod_policy
+        if policy != "None":
+            self._remove([pod for pod in self._children.pods if policy == "Running" and pod.is_over])
+
+    def _remove(self, kept: Sequence[Pod] = ()) -> None:
+        """Deletes what the job owns, except the Pods in `kept` and their Services. Also Services whose Pods are gone,
+        because an earlier pass may have been interrupted."""
+        names = {pod.name for pod in kept}
+        services = {
+            name: one
+            for name, one in self._children.services.items()
+            if name not in names and one.is_owned_by(self._job.uid)
+        }
         for pod in self._children.pods:
-            if policy != "None" and not (policy == "Running" and pod.is_over):
+            if pod.name not in names and pod.is_owned_by(self._job.uid):
                 self._delete(pod)
+                if pod.name in services:
+                    self._delete_service(services.pop(pod.name))
+        for service in services.values():
+            self._delete_service(service)
 
     def suspend(self) -> None:
         self.draft.begin()
-        for pod in self._children.pods:
-            self._delete(pod)
+        self.draft.writes += self._children.list_adoptions()
+        self._remove()
         before = self._job.replica_statuses
         if before:
             self.draft.status["replicaStatuses"] = {
@@ -78,7 +94,7 @@ class V1Pass:
         draft.resume()
         draft.begin()
         draft.start()
-        draft.writes += self._children.adoptions
+        draft.writes += self._children.list_adoptions()
         draft.status["replicaStatuses"] = {name: group.describe(job) for name, group in self._census.items()}
         draft.status["failure"] = choose_failure(job.failure, list(self._list_failures()))
         ended = outcome.find_outcome(job, self._census) or self._find_exceeded_limit()
@@ -151,7 +167,7 @@ class V1Pass:
         present = {pod.uid: pod for pod in self._children.pods}
         known = [uid for uid in job.restarting_pods if uid in present]
         for uid in known:
-            self._delete(present[uid], with_service=False)
+            self._delete(present[uid])
         new = self._list_uncounted()
         self._note_exits(pod for _, pod in new)
         for group in {id(group): group for group, _ in new}.values():
@@ -242,18 +258,15 @@ class V1Pass:
         }
         for group in self._census.values():
             for pod in group.surplus:
-                self._delete(pod, with_service=False)
-        if self._job.framework.has_services:
-            for name, service in self._children.services.items():
-                if name not in wanted:
-                    self._delete_service(service)
+                self._delete(pod)
+        for name, service in self._children.services.items():
+            if name not in wanted:
+                self._delete_service(service)
 
-    def _delete(self, pod: Pod, *, with_service: bool = True) -> None:
+    def _delete(self, pod: Pod) -> None:
         if not pod.is_deleting:
             self.draft.write(build_delete(PODS, pod))
             self.draft.note(self._job, "SuccessfulDeletePod", f"Deleted pod: {pod.name}")
-        if with_service and self._job.framework.has_services and pod.name in self._children.services:
-            self._delete_service(self._children.services[pod.name])
 
     def _delete_service(self, service: ObjectModel) -> None:
         if not service.is_deleting:
