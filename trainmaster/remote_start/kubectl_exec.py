@@ -328,7 +328,9 @@ class SpdySession:
 def read_end(text: bytes) -> int:
     """The exit code in the final Status. Raises KubectlError if there is none."""
     if not text:
-        raise KubectlError("the connection ended before the program did; does its Pod still run?")
+        raise KubectlError(
+            "the connection ended before the program did: the Pod has ended, or the server was restarted"
+        )
     found = json.loads(text)
     if found.get("status") == "Success":
         return 0
