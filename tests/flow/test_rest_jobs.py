@@ -10,7 +10,9 @@ import pytest
 
 from tests.flow.plant import ScriptedNode
 from tests.support.rest_plant import RestPlant, running_rest_plant
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS
+from trainmaster.api.v1jobs.frameworks import JAX, PYTORCH, V1Framework
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -242,3 +244,37 @@ def test_what_is_not_there_is_told_with_the_way_to_history(tmp_path: Path) -> No
             assert (await plant.call("DELETE", "/api/v1/jobs/nothing", ann)).status == 200
 
     play(tmp_path, scene)
+
+
+def make_v1_job(framework: V1Framework) -> Object:
+    containers = [{"name": framework.container, "image": "python", "command": ["true"]}]
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": containers}}}
+    head = {"apiVersion": "kubeflow.org/v1", "kind": framework.kind, "metadata": {"name": "a"}}
+    return {**head, "spec": {framework.replicas_field: {"Worker": replica}}}
+
+
+def test_jobs_of_all_kinds_are_listed_read_and_deleted_by_their_tenant_only(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant) -> None:
+        ann, bob = await plant.rest.add_tenant("ann"), await plant.rest.add_tenant("bob")
+        made = await create(plant, ann)
+        await plant.rest.client.create(PYTORCH.gvr, make_v1_job(PYTORCH), "ann")
+        listed = (await read(plant, ann, "jobs"))["items"]
+        assert {one["name"]: one["kind"] for one in listed} == {made: "TrainJob", "a": "PyTorchJob"}
+        assert [one["name"] for one in (await read(plant, ann, "jobs?kind=pytorchjob"))["items"]] == ["a"]
+        assert (await read(plant, ann, "jobs?kind=pod", 422))["errors"][0]["parameter"] == "kind"
+        found = await wait_for(plant, ann, "a", "Running")
+        assert [(one["job"], one["worker"]) for one in found["workers"]] == [("worker", 0)]
+        plant.papers.print("a-worker-0", "hello")
+        assert [line["text"] for line in (await read(plant, ann, "jobs/a/logs"))["lines"]] == ["hello"]
+        assert (await read(plant, ann, "jobs/a/explain"))["kind"] == "PyTorchJob"
+        for path in ("jobs/a?namespace=ann", "jobs/a/logs?namespace=ann", "jobs?kind=PyTorchJob&namespace=ann"):
+            await read(plant, bob, path, 403)
+        assert (await plant.call("DELETE", "/api/v1/jobs/a?namespace=ann", bob)).status == 403
+        await plant.rest.client.create(JAX.gvr, make_v1_job(JAX), "ann")
+        problem = await read(plant, ann, "jobs/a", 409)
+        assert problem["hint"] == "send kind=PyTorchJob or kind=JAXJob"
+        assert (await plant.call("DELETE", "/api/v1/jobs/a", ann)).status == 409
+        assert (await plant.call("DELETE", "/api/v1/jobs/a?kind=JAXJob", ann)).status == 200
+        assert (await read(plant, ann, "jobs/a"))["kind"] == "PyTorchJob"
+
+    play(tmp_path, scene, ScriptedNode(seconds=600))

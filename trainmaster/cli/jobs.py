@@ -13,7 +13,7 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.servers.flags import add_kind, is_cluster, read_job
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
-from trainmaster.jobs.kinds import get_kind_name, split_reference
+from trainmaster.jobs.kinds import get_kind_name, split_kind, split_reference
 from trainmaster.jobs.lookups import get_training_job, list_training_jobs
 from trainmaster.jobs.models import training
 from trainmaster.jobs.models.training import TrainingJob
@@ -81,12 +81,6 @@ async def build_missing(client: Client, namespace: str, reference: str) -> exits
     else:
         text += ": `trainmaster list` shows those that exist, `trainmaster history list` those that were deleted"
     return exits.MissingJob(text, namespace, reference)
-
-
-def split_kind(reference: str) -> tuple[str, str]:
-    """(TrainJob, my-job) of trainjob/my-job; without a kind the first is ""."""
-    model, name = split_reference(reference)
-    return "" if model is None else get_kind_name(model), name
 
 
 def find_record(

@@ -48,6 +48,12 @@ def split_reference(reference: str) -> tuple[type[TrainingJob] | None, str]:
     return model, name
 
 
+def split_kind(reference: str) -> tuple[str, str]:
+    """The same with the name of the kind: (TrainJob, my-job) for trainjob/my-job, ("", my-job) for my-job."""
+    model, name = split_reference(reference)
+    return "" if model is None else get_kind_name(model), name
+
+
 def find_place(pod: Fields) -> PodPlace | None:
     """Which rank of which training job a Pod is; None if it belongs to no training job."""
     found = find_kind_and_place(pod)

@@ -15,6 +15,8 @@ import orjson
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.status import StatusError
+from trainmaster.jobs.kinds import get_kind_name
+from trainmaster.jobs.lookups import AmbiguousName
 
 MEDIA_TYPE = "application/problem+json"
 _PREFIX = "urn:trainmaster:problem:"
@@ -133,6 +135,9 @@ def build_unexpected(request_id: str) -> Problem:
 
 def from_status(error: StatusError) -> Problem:
     """A refusal of the API server, with its message."""
+    if isinstance(error, AmbiguousName):
+        hint = f"send {' or '.join(f'kind={get_kind_name(type(job))}' for job in error.jobs)}"
+        return Problem(409, "ambiguous", f"jobs of several kinds are named {error.jobs[0].name!r}", hint=hint)
     if error.code == 403 and _NOT_COUNTED in error.message:
         hint = "send it again in a moment; where Trainer was installed just now, this can take five minutes"
         return Problem(503, "quota-not-counted", error.message, hint=hint, retry_after=1)

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
-from trainmaster.cli.jobs import split_kind
 from trainmaster.cli.output import name_object, print_data, print_table
 from trainmaster.cli.servers.flags import add_kind, add_namespaces, read_job
 from trainmaster.cli.spans import parse_span
@@ -29,7 +28,7 @@ from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
 from trainmaster.history.record import JobRecord
 from trainmaster.history.results import list_outputs
-from trainmaster.jobs.kinds import read_training_job
+from trainmaster.jobs.kinds import read_training_job, split_kind
 from trainmaster.kit.clock import SystemClock
 
 _LOOK = "`trainmaster history list` shows what there is"

@@ -25,7 +25,6 @@ from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
-from trainmaster.cli.jobs import split_kind
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.outputs import count_outputs
 from trainmaster.cli.servers import connection as server
@@ -34,7 +33,7 @@ from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
-from trainmaster.jobs.kinds import read_training_job
+from trainmaster.jobs.kinds import read_training_job, split_kind
 from trainmaster.jobs.lookups import get_training_job
 from trainmaster.shim.trees import copy_data
 

@@ -13,6 +13,7 @@ _RECORD: JsonDict = {
     "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
     "name": "ann-mnist",
     "namespace": "ann",
+    "kind": "TrainJob",
     "runtime": "pytorch-simple",
     "state": "Complete",
     "created_at": "2026-11-15T20:00:00Z",
@@ -42,6 +43,7 @@ class RecordSummary(BaseModel):
     uid: str
     name: str
     namespace: str
+    kind: str
     runtime: str
     state: Literal["Complete", "Failed", "Deleted"] = Field(description="Deleted: before its end.")
     created_at: str

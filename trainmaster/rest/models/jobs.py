@@ -11,6 +11,7 @@ JobState = Literal["Pending", "Suspended", "Running", "Complete", "Failed"]
 _SUMMARY: JsonDict = {
     "name": "ann-mnist",
     "namespace": "ann",
+    "kind": "TrainJob",
     "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
     "user": "ann",
     "framework": "pytorch",
@@ -46,10 +47,11 @@ class JobSummary(BaseModel):
 
     name: str
     namespace: str
+    kind: str = Field(description="TrainJob, PyTorchJob, TFJob, ...")
     uid: str
     user: str | None = Field(description="Whose job it is, if it was made through REST.")
     framework: str | None = Field(description="As it was asked for; null for a job of a runtime.")
-    runtime: str
+    runtime: str = Field(description="Empty for a kind without runtimes.")
     state: JobState
     reason: str | None = Field(description="Why, in one word for programs: of Pending, Suspended and Failed.")
     message: str | None = Field(description="Why, for people.")
@@ -77,7 +79,7 @@ class Verdict(BaseModel):
 
 
 class WorkerState(BaseModel):
-    job: str = Field(description="node, launcher, or an initializer.")
+    job: str = Field(description="node, launcher or an initializer; of a v1 job the replica type: master, worker.")
     worker: int
     pod: str
     attempt: int
@@ -200,6 +202,7 @@ class Explanation(BaseModel):
                     "unblock": ["bob/big ends"],
                     "changes": [],
                     "facts": [],
+                    "kind": "TrainJob",
                 }
             ]
         }
@@ -217,6 +220,7 @@ class Explanation(BaseModel):
     unblock: list[str] = Field(description="What has to happen, or what to do.")
     changes: list[Change] = Field(description="What would start it now, the smallest change first.")
     facts: list[str]
+    kind: str
 
 
 class Runtime(BaseModel):

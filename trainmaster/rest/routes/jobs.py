@@ -38,6 +38,15 @@ Name = Annotated[str, Path(description="The job.", min_length=1, max_length=253)
 Namespace = Annotated[
     str | None, Query(description="Default: the caller's own.", min_length=1, max_length=63, examples=["ann"])
 ]
+JobKind = Annotated[
+    str | None,
+    Query(
+        alias="kind",
+        description="Its kind, if jobs of several kinds have the name.",
+        max_length=63,
+        examples=["PyTorchJob"],
+    ),
+]
 Label = Annotated[list[str] | None, Query(description="KEY or KEY=VALUE; all of them.", max_length=20)]
 Limit = Annotated[int, Query(description="Most jobs of one page.", ge=1, le=500)]
 Continue = Annotated[str, Query(alias="continue", description="`continue` of the page before.", max_length=4096)]
@@ -56,6 +65,7 @@ NOT_MODIFIED: Responses = {304: {"description": "It is as you know it."}}
 async def list_jobs(
     caller: CallerOf,
     namespace: Namespace = None,
+    kind: Annotated[str | None, Query(description="Only this kind; default: all.", max_length=63)] = None,
     state: Annotated[JobState | None, Query(description="Only those in this state.")] = None,
     framework: Annotated[str | None, Query(max_length=63)] = None,
     runtime: Annotated[str | None, Query(max_length=253)] = None,
@@ -68,6 +78,7 @@ async def list_jobs(
     everywhere = namespace is None and caller.tenant is None
     wanted = jobs.JobFilter(
         namespace="" if everywhere else find_namespace(caller, namespace),
+        kind=kind or "",
         state=state,
         framework=framework,
         runtime=runtime,
@@ -81,46 +92,61 @@ async def list_jobs(
 
 
 @router.get("/jobs/{name}", summary="One job, whole", responses=NOT_MODIFIED, response_model=JobDetail)
-async def read_job(name: Name, caller: CallerOf, namespace: Namespace = None, if_none_match: Known = None) -> Response:
+async def read_job(
+    name: Name, caller: CallerOf, namespace: Namespace = None, kind: JobKind = None, if_none_match: Known = None
+) -> Response:
     """With an ETag: `If-None-Match` answers 304 while nothing has changed."""
-    found = await jobs.read_job(caller.client, find_namespace(caller, namespace), name)
+    reference = jobs.build_reference(name, kind)
+    found = await jobs.read_job(caller.client, find_namespace(caller, namespace), reference)
     return answer_tagged(JobDetail(**found).model_dump(), if_none_match)
 
 
 @router.delete("/jobs/{name}", summary="Delete a job; its workers end, its record stays")
-async def remove_job(name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> Deleted:
+async def remove_job(
+    name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, kind: JobKind = None
+) -> Deleted:
     """Doing it again is no error."""
     space = find_namespace(caller, namespace)
-    done = await delete_job(caller.client, backend.reader, space, name)
+    done = await delete_job(caller.client, backend.reader, space, jobs.build_reference(name, kind))
     return Deleted(name=name, namespace=space, message=done.message)
 
 
 @router.post("/jobs/{name}/suspend", summary="Stop its workers and give their room to others")
-async def suspend_job(name: Name, caller: CallerOf, namespace: Namespace = None) -> JobDetail:
-    return JobDetail(**await jobs.suspend_job(caller.client, find_namespace(caller, namespace), name, True))
+async def suspend_job(name: Name, caller: CallerOf, namespace: Namespace = None, kind: JobKind = None) -> JobDetail:
+    space, reference = find_namespace(caller, namespace), jobs.build_reference(name, kind)
+    return JobDetail(**await jobs.suspend_job(caller.client, space, reference, True))
 
 
 @router.post("/jobs/{name}/resume", summary="Let a suspended job go on")
-async def resume_job(name: Name, caller: CallerOf, namespace: Namespace = None) -> JobDetail:
-    return JobDetail(**await jobs.suspend_job(caller.client, find_namespace(caller, namespace), name, False))
+async def resume_job(name: Name, caller: CallerOf, namespace: Namespace = None, kind: JobKind = None) -> JobDetail:
+    space, reference = find_namespace(caller, namespace), jobs.build_reference(name, kind)
+    return JobDetail(**await jobs.suspend_job(caller.client, space, reference, False))
 
 
 @router.post("/jobs/{name}/restart", summary="The next attempt, or the same job again if it has ended")
 async def restart_job(
-    name: Name, caller: CallerOf, body: RestartRequest | None = None, namespace: Namespace = None, key: Key = None
+    name: Name,
+    caller: CallerOf,
+    body: RestartRequest | None = None,
+    namespace: Namespace = None,
+    kind: JobKind = None,
+    key: Key = None,
 ) -> RestartAnswer:
     space = find_namespace(caller, namespace)
     new_name = jobs.check_name((body or RestartRequest()).name)
-    hashed = hash_key(caller, space, f"restart {name} {key}") if key else ""
-    done = await jobs.restart_job(caller.client, space, name, new_name=new_name, key=hashed)
+    reference = jobs.build_reference(name, kind)
+    hashed = hash_key(caller, space, f"restart {reference} {key}") if key else ""
+    done = await jobs.restart_job(caller.client, space, reference, new_name=new_name, key=hashed)
     return RestartAnswer(name=done.name, namespace=space, attempt=done.attempt, created=done.created)
 
 
 @router.get("/jobs/{name}/explain", summary="Why does it wait, and what would start it?")
-async def explain_job(name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> Explanation:
+async def explain_job(
+    name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, kind: JobKind = None
+) -> Explanation:
     space = find_namespace(caller, namespace)
-    await jobs.get_job(caller.client, space, name)
-    found = await backend.explain(caller.client, space, name)
+    job = await jobs.get_job(caller.client, space, jobs.build_reference(name, kind))
+    found = await backend.explain(caller.client, space, job.reference)
     if found is None:
         raise not_found(f"the job {name[:64]!r} has gone meanwhile")
     return Explanation(**found)
@@ -132,15 +158,16 @@ async def read_job_logs(
     caller: CallerOf,
     backend: BackendOf,
     namespace: Namespace = None,
+    kind: JobKind = None,
     worker: Worker = None,
     attempt: Attempt = None,
     tail_lines: Tail = None,
 ) -> LogLines:
     """The last 8 MiB, or so many lines. GET .../logs/stream goes on with what comes."""
     space = find_namespace(caller, namespace)
-    await jobs.get_job(caller.client, space, name)
+    job = await jobs.get_job(caller.client, space, jobs.build_reference(name, kind))
     wanted = JobLogOptions(attempt=attempt, rank=worker, tail=tail_lines)
-    entries = watch_lines(caller.client, backend.clock, space, name, wanted, backend.history.kept)
+    entries = watch_lines(caller.client, backend.clock, space, job.reference, wanted, backend.history.kept)
     printed = await read_end(entries, tail_lines)
     return LogLines(name=name, namespace=space, lines=printed.lines, truncated=printed.truncated)  # type: ignore[arg-type]  # pydantic makes models of them
 

@@ -13,9 +13,9 @@ from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.openapi import Responses
-from trainmaster.rest.routes.jobs import Name, Namespace, Worker
+from trainmaster.rest.routes.jobs import JobKind, Name, Namespace, Worker
 from trainmaster.rest.services import event_stream, log_stream
-from trainmaster.rest.services.jobs import check_worker, get_job
+from trainmaster.rest.services.jobs import build_reference, check_worker, get_job
 from trainmaster.rest.services.namespaces import check_reader, find_namespace
 from trainmaster.rest.sse import MEDIA_TYPE, EventStream
 
@@ -61,6 +61,7 @@ async def stream_logs(
     caller: CallerOf,
     backend: BackendOf,
     namespace: Namespace = None,
+    kind: JobKind = None,
     worker: Worker = None,
     since: Since = "",
     last_id: LastId = None,
@@ -71,7 +72,7 @@ async def stream_logs(
     space = find_namespace(caller, namespace)
     backend.streams.check(caller.identity.user)
     cursor = log_stream.parse_cursor(last_id or last_event_id)
-    found = await backend.reader.find(caller.client, space, name)
+    found = await backend.reader.find(caller.client, space, build_reference(name, kind))
     job = read_training_job(found.document["trainjob"]) if isinstance(found, JobRecord) else found
     log_stream.check_job(job.uid, cursor)
     if cursor.over:
@@ -99,6 +100,7 @@ async def stream_events(
     caller: CallerOf,
     backend: BackendOf,
     namespace: Namespace = None,
+    kind: JobKind = None,
     last_id: LastId = None,
     last_event_id: LastIdQuery = "",
 ) -> Response:
@@ -109,7 +111,7 @@ async def stream_events(
     if cursor.over:
         await check_reader(caller, space)
         return Response(status_code=204)
-    job = await get_job(caller.client, space, name)
+    job = await get_job(caller.client, space, build_reference(name, kind))
     log_stream.check_job(job.uid, log_stream.LogCursor(cursor.uid))
     cursor.uid = job.uid
     source = event_stream.watch_events(caller.client, backend.clock, job, cursor)

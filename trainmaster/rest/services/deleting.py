@@ -24,13 +24,14 @@ class JobDeletion:
 
 
 async def delete_job(
-    client: Client, reader: JobReader, namespace: str, name: str, *, with_user_script: bool = False
+    client: Client, reader: JobReader, namespace: str, reference: str, *, with_user_script: bool = False
 ) -> JobDeletion:
     try:
-        job: TrainingJob | None = await get_training_job(client, namespace, name)
+        job: TrainingJob | None = await get_training_job(client, namespace, reference)
     except NotFound:
         job = None
-    said = await _delete(client, reader, namespace, name, job)
+    name = reference.rpartition("/")[2]
+    said = await _delete(client, reader, namespace, reference, job)
     if not with_user_script:
         return JobDeletion(said)
     user = _find_user(name, job)
@@ -39,17 +40,17 @@ async def delete_job(
     return JobDeletion(f"{said}; {await _delete_script(client, namespace, name, user)}")
 
 
-async def _delete(client: Client, reader: JobReader, namespace: str, name: str, job: TrainingJob | None) -> str:
+async def _delete(client: Client, reader: JobReader, namespace: str, reference: str, job: TrainingJob | None) -> str:
     if job is not None:
-        reader.note_deleted(namespace, name)
+        reader.note_deleted(namespace, job.name)
         try:
             options = DeleteOptions(propagation="Background", uid=job.uid)
-            await client.delete(job.gvr, name, namespace, options)
+            await client.delete(job.gvr, job.name, namespace, options)
         except NotFound:
             job = None
     if job is not None:
         return "the job is deleted; its workers end and its logs stay in history"
-    record = await reader.find_record(namespace, name)
+    record = await reader.find_record(namespace, reference)
     if record is not None and record.deletion is not None:
         return f"the job was deleted before, at {record.deletion.at}"
     return "there is no such job; nothing was deleted"

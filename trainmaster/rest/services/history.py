@@ -118,6 +118,7 @@ def build_summary(line: RecordLine | JobRecord) -> Object:
         "uid": line.uid,
         "name": line.name,
         "namespace": line.namespace,
+        "kind": line.kind,
         "runtime": line.runtime,
         "state": line.state,
         "created_at": line.created,

@@ -64,23 +64,25 @@ class JobReader:
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
 
-    async def find(self, client: Client, namespace: str, name: str) -> TrainingJob | JobRecord:
+    async def find(self, client: Client, namespace: str, reference: str) -> TrainingJob | JobRecord:
         """The job, or its record in history. Raises Problem 404."""
         try:
-            return await get_training_job(client, namespace, name)
+            return await get_training_job(client, namespace, reference)
         except NotFound:
-            record = await self.find_record(namespace, name)
+            record = await self.find_record(namespace, reference)
         if record is None:
+            name = reference.rpartition("/")[2]
             raise not_found(
                 f"there is no job {name!r} in the namespace {namespace!r}, and history has none",
                 hint="trainjob_name in the answer of create is its name; namespace is that of the create",
             )
         return record
 
-    async def find_record(self, namespace: str, name: str) -> JobRecord | None:
+    async def find_record(self, namespace: str, reference: str) -> JobRecord | None:
         """Waits briefly for the record of a job that was just deleted through this API."""
+        name = reference.rpartition("/")[2]
         while True:
-            record = await self._records.find(namespace, name)
+            record = await self._records.find(namespace, reference)
             deleted = self._gone.get((namespace, name))
             if deleted is None or self._clock.boot() - deleted > _ARCHIVE_SECONDS:
                 return record

@@ -16,7 +16,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items
 from trainmaster.api.training.failures import describe_cause, read_failure_cause
 from trainmaster.api.training.steps import LAUNCHER, NODE
-from trainmaster.jobs.kinds import find_place
+from trainmaster.jobs.kinds import find_kind_and_place, get_kind_name
 from trainmaster.jobs.models import training
 from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
 from trainmaster.jobs.models.ranks import PodPlace
@@ -63,6 +63,7 @@ def build_summary(job: TrainingJob) -> Object:
     return {
         "name": job.name,
         "namespace": job.namespace,
+        "kind": get_kind_name(type(job)),
         "uid": job.uid,
         "user": job.labels.get(USER),
         "framework": job.labels.get(REST_FRAMEWORK),
@@ -147,10 +148,10 @@ def _build_term(term: EffectiveTerm | None) -> Object | None:
 
 
 def build_workers(pods: Sequence[Pod]) -> list[Object]:
-    """The workers of the newest attempt, in order."""
-    placed = [(place, pod) for pod in pods if (place := find_place(pod.raw)) is not None]
-    newest = max((place.attempt for place, _ in placed), default=0)
-    chosen = [(place, pod) for place, pod in placed if place.attempt == newest]
+    """The workers of the newest attempt, in order; of a v1 job, which replaces its Pods one by one, all of them."""
+    found = [(pair, pod) for pod in pods if (pair := find_kind_and_place(pod.raw)) is not None]
+    newest = max((place.attempt for (_, place), _ in found), default=0)
+    chosen = [(place, pod) for (model, place), pod in found if place.attempt == newest or not model.has_jobset]
     return [build_worker(place, pod) for place, pod in sorted(chosen, key=lambda one: _sort_key(one[0]))]
 
 

@@ -27,8 +27,14 @@ from trainmaster.api.training.restarts import decide_next
 from trainmaster.api.training.steps import read_framework
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.control import ask_for_attempt, set_suspended
-from trainmaster.jobs.kinds import TRAINING_KINDS
-from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, get_training_job, read_parts
+from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind, split_reference
+from trainmaster.jobs.lookups import (
+    find_jobset,
+    find_readable,
+    find_runtime,
+    get_training_job,
+    read_parts,
+)
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import TrainingJob
@@ -54,6 +60,8 @@ RESTART_KEY = "trainmaster.dev/restart-key"
 class JobFilter:
     namespace: str
     """"" is all."""
+    kind: str = ""
+    """"" is all."""
     state: str | None = None
     framework: str | None = None
     runtime: str | None = None
@@ -75,7 +83,9 @@ async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
     selector, looked_at = build_selector(wanted), 0
     found: list[Object] = []
     plural, _, token = wanted.token.rpartition(_OF)
-    kinds = list(TRAINING_KINDS.values())
+    chosen = get_kind(wanted.kind) if wanted.kind else None
+    kinds = list(TRAINING_KINDS.values()) if chosen is None else [chosen]
+    most = len(kinds)
     while kinds and plural not in ("", kinds[0].gvr.plural):
         del kinds[0]
     if not kinds:
@@ -84,10 +94,10 @@ async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
         options = ListOptions(selector, limit=wanted.limit - len(found), continue_token=token)
         try:
             page = await client.list(kinds[0].gvr, wanted.namespace, options)
-        except NotFound:
-            if len(kinds) == len(TRAINING_KINDS):
+        except StatusError as error:
+            if error.code not in (403, 404) or len(kinds) == most:
                 raise
-            del kinds[0]  # a cluster has not every kind
+            del kinds[0]  # a cluster may not have the kind, or the caller no right to it
             continue
         looked_at += len(page.items)
         found += [build_summary(job) for job in map(kinds[0], page.items) if _fits(job, wanted)]
@@ -120,11 +130,26 @@ def _fits(job: TrainingJob, wanted: JobFilter) -> bool:
     return wanted.state in (None, read_state(job).word) and wanted.runtime in (None, job.runtime.get("name", ""))
 
 
-async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
+def get_kind(word: str) -> type[TrainingJob]:
+    """Raises Problem 422 for an unknown kind."""
+    model = find_kind(word)
+    if model is None:
+        known = ", ".join(TRAINING_KINDS)
+        raise invalid([FieldProblem(f"{word[:64]!r} is no kind of job: one of {known}", parameter="kind")])
+    return model
+
+
+def build_reference(name: str, kind: str | None) -> str:
+    """What a job is found by: its name, with its kind if that is given. Raises Problem 422 for an unknown kind."""
+    return f"{get_kind(kind).gvr.plural}/{name}" if kind else name
+
+
+async def get_job(client: Client, namespace: str, reference: str) -> TrainingJob:
     """Raises Problem 404, which says where to find a deleted job."""
     try:
-        return await get_training_job(client, namespace, name)
+        return await get_training_job(client, namespace, reference)
     except NotFound:
+        _, name = split_reference(reference)
         kept = f"GET /api/v1/history?name={quote(name[:64], errors='replace')}&namespace={namespace}"
         raise not_found(
             f"there is no job {name[:64]!r} in the namespace {namespace!r}",
@@ -132,8 +157,8 @@ async def get_job(client: Client, namespace: str, name: str) -> TrainingJob:
         ) from None
 
 
-async def read_job(client: Client, namespace: str, name: str) -> Object:
-    return build_detail(await collect(client, await get_job(client, namespace, name)))
+async def read_job(client: Client, namespace: str, reference: str) -> Object:
+    return build_detail(await collect(client, await get_job(client, namespace, reference)))
 
 
 async def collect(client: Client, job: TrainingJob) -> JobFacts:
@@ -146,15 +171,16 @@ async def collect(client: Client, job: TrainingJob) -> JobFacts:
     return JobFacts(job, runtime, job.read_attempts(parts.jobset), pods, read_policy(config).policy)
 
 
-async def suspend_job(client: Client, namespace: str, name: str, suspend: bool) -> Object:
-    job = await get_job(client, namespace, name)
+async def suspend_job(client: Client, namespace: str, reference: str, suspend: bool) -> Object:
+    job = await get_job(client, namespace, reference)
+    name = job.name
     if job.is_finished:
         word, verb = read_state(job).word, "suspend" if suspend else "resume"
         hint = f"POST /api/v1/jobs/{name}/restart runs it again"
         raise Problem(409, "ended", f"{name} has ended ({word}): there is nothing to {verb}", hint=hint)
     _check_staying(job)
     await set_suspended(client, job, suspend)
-    return await read_job(client, namespace, name)
+    return await read_job(client, namespace, job.reference)
 
 
 def _check_staying(job: TrainingJob) -> None:
@@ -171,11 +197,12 @@ class Restarted:
 
 
 async def restart_job(
-    client: Client, namespace: str, name: str, *, new_name: str | None = None, key: str = ""
+    client: Client, namespace: str, reference: str, *, new_name: str | None = None, key: str = ""
 ) -> Restarted:
     """Retries if the job changes in the meantime, because it may have ended."""
     for _ in range(_TRIES):
-        job = await get_job(client, namespace, name)
+        job = await get_job(client, namespace, reference)
+        name = job.name
         _check_staying(job)
         if job.is_finished:
             made = await rerun(client, dict(job.raw), new_name, key)
@@ -191,7 +218,7 @@ async def restart_job(
             return Restarted(name, await _ask(client, job, key), False)
         except Conflict:
             continue
-    raise Problem(409, "conflict", f"{name} changes all the time", hint="send it again in a moment")
+    raise Problem(409, "conflict", f"{reference} changes all the time", hint="send it again in a moment")
 
 
 async def _ask(client: Client, job: TrainJob, key: str) -> int:

@@ -13,14 +13,15 @@ from typing import Protocol
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.kinds import split_kind
 
 TAIL_BYTES = 8 * 1024 * 1024
 """The size of the log's end that one answer contains."""
 
 
 class RecordSource(Protocol):
-    async def find(self, namespace: str, name: str) -> JobRecord | None:
-        """The newest record of that name."""
+    async def find(self, namespace: str, reference: str) -> JobRecord | None:
+        """The newest record of the job named NAME or KIND/NAME."""
         ...
 
     async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
@@ -31,7 +32,7 @@ class RecordSource(Protocol):
 class NoRecords:
     """For installations without an archive."""
 
-    async def find(self, namespace: str, name: str) -> JobRecord | None:
+    async def find(self, namespace: str, reference: str) -> JobRecord | None:
         return None
 
     async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
@@ -44,8 +45,8 @@ class ArchivedRecords:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def find(self, namespace: str, name: str) -> JobRecord | None:
-        return await asyncio.to_thread(self._find, namespace, name)
+    async def find(self, namespace: str, reference: str) -> JobRecord | None:
+        return await asyncio.to_thread(self._find, namespace, reference)
 
     async def find_log(self, record: JobRecord, job: str, worker: int) -> tuple[bytes, bool] | None:
         return await asyncio.to_thread(self._find_log, record, job, worker)
@@ -58,12 +59,13 @@ class ArchivedRecords:
         except ArchiveError:
             return None
 
-    def _find(self, namespace: str, name: str) -> JobRecord | None:
+    def _find(self, namespace: str, reference: str) -> JobRecord | None:
         archive = self._open()
         if archive is None:
             return None
         try:
-            lines = archive.select(Filter(namespace=namespace, name=name))
+            kind, name = split_kind(reference)
+            lines = archive.select(Filter(namespace=namespace, name=name, kind=kind))
             # Of two jobs with the same name the newer one is meant.
             lines.sort(key=lambda line: line.created, reverse=True)
             return archive.find(lines[0].uid) if lines else None
