@@ -19,6 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.api.declaring.fidelity import Classed, list_used
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _LONGEST = 70
 """Maximum length of a path in a table."""
 _OBVIOUS = ("apiVersion", "kind")
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _RUNNING = ("TrainJob", "JobSet", "Job", "Pod")
 """Kinds that the scheduler starts."""
 _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
@@ -133,7 +135,8 @@ def _examine(server: Rehearsal, document: ManifestDocument, namespace: str, *, s
         return report
     report.kind = kind = server.find_kind(obj)
     if kind is None:
-        report.errors.append(DocumentProblem(_explain_unknown(server, obj), line=document.get_line("kind")))
+        text = _explain_kustomization(document) or _explain_unknown(server, obj)
+        report.errors.append(DocumentProblem(text, line=document.get_line("kind")))
         return report
     report.fields = [one for one in list_used(kind, obj) if one.path not in _OBVIOUS]
     report.errors += [
@@ -158,6 +161,14 @@ def _advise(one: Classed) -> str:
     if one.fidelity is Fidelity.APPROXIMATED:
         return f"approximated{note}"
     return f"not carried out on one machine{note}; remove it, or run the job on a cluster"
+
+
+def _explain_kustomization(document: ManifestDocument) -> str:
+    """What to do about a file for `kubectl apply -k`; "" if it is none."""
+    path = Path(document.source)
+    if path.name not in _KUSTOMIZATIONS and (document.obj or {}).get("kind") != "Kustomization":
+        return ""
+    return f"this is a kustomization: `kubectl kustomize {path.parent} | trainmaster check -f -` checks what it builds"
 
 
 def _explain_unknown(server: Rehearsal, obj: Object) -> str:

@@ -297,3 +297,10 @@ def test_long_paths_lose_their_middle() -> None:
     assert shorten("spec.trainer.image") == "spec.trainer.image"
     assert shorten(long) == "spec.….spec.replicatedJobs[0].template.spec.volumes[0].hostPath"
     assert len(shorten("spec." + "x" * 200)) <= 70
+
+
+def test_a_kustomization_is_named_with_the_way_to_check_it() -> None:
+    out, path = io.StringIO(), ROOT / "examples" / "v1" / "overlay"
+    flags = ("check", "-f", str(path / "kustomization.yaml"), "--any-machine")
+    assert main(flags, CommandContext({}, out, io.StringIO())) == exits.FAILED
+    assert f"`kubectl kustomize {path} | trainmaster check -f -` checks what it builds" in out.getvalue()
