@@ -17,6 +17,7 @@ from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH, TENSORFLOW, XGBOOST,
 from trainmaster.cli.commands.restart import Restart
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_job
+from trainmaster.cli.stopping import suspend_all, wait_for_pods
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType
 from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.testing.virtual import run_virtual
@@ -465,3 +466,20 @@ def test_restart_of_a_running_job_replaces_all_its_pods() -> None:
         assert not PyTorchJob(found).is_suspended
 
     flow(body, seconds=600)
+
+
+def test_pods_that_an_ended_job_left_running_are_stopped_with_the_server() -> None:
+    class ShortLauncher(ScriptedNode):
+        def get_seconds(self, pod: Object) -> float:
+            return 1.0 if pod["metadata"]["name"] == "a-launcher" else 6000.0
+
+    async def main() -> None:
+        async with running_plant(ShortLauncher(), runtimes=False) as plant:
+            await plant.apply((MPI.gvr, make_job(MPI, {"Launcher": 1, "Worker": 2})))
+            await finish(plant, MPI, "Succeeded")
+            running = [pod for pod in await plant.list_all(PODS) if pod["status"]["phase"] == "Running"]
+            assert len(running) == 2, "cleanPodPolicy is None"
+            assert await suspend_all(plant.client) == 2
+            await wait_for_pods(plant.client)
+
+    run_virtual(main(), limit=600)

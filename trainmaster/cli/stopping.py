@@ -53,9 +53,12 @@ async def _stop_jobs(info: ServerInfo, timeout: float, context: CommandContext) 
 
 
 async def suspend_all(client: Client) -> int:
-    """Suspends all jobs and deletes all Pods that have no controller; returns their number."""
+    """Suspends all jobs and deletes all Pods that have no controller or that an ended job has left running; returns
+    their number."""
+    jobs = await list_training_jobs(client)
+    ended = {job.uid for job in jobs if job.is_finished}
     found: list[tuple[GVR, Stoppable, Object]] = [
-        *((job.gvr, job, job.build_suspension(True)) for job in await list_training_jobs(client)),
+        *((job.gvr, job, job.build_suspension(True)) for job in jobs),
         *((JOB_SETS, JobSet(obj), _SUSPEND) for obj in (await client.list(JOB_SETS)).items),
         *((JOBS, Job(obj), _SUSPEND) for obj in (await client.list(JOBS)).items),
     ]
@@ -68,7 +71,7 @@ async def suspend_all(client: Client) -> int:
                 continue  # deleted meanwhile, which stops it too
             count += 1
     for pod in map(Pod, (await client.list(PODS)).items):
-        if pod.controller is None and _is_running(pod):
+        if _is_running(pod) and (pod.controller is None or pod.controller.get("uid") in ended):
             try:
                 await client.delete(PODS, pod.name, pod.namespace, DeleteOptions(uid=pod.uid))
             except NotFound:
