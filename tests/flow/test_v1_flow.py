@@ -226,6 +226,25 @@ def test_suspending_deletes_pods_and_services_and_resuming_starts_the_clock_agai
     flow(body, lambda pod, run: -1)
 
 
+@pytest.mark.parametrize("restart", ["Never", "ExitCode"])
+def test_pods_that_end_because_of_a_suspension_have_not_failed(restart: str) -> None:
+    async def body(plant: Plant) -> None:
+        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1, "Worker": 1}, restart)))
+        await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
+        await plant.cluster.clock.sleep(3)
+        for suspend in (True, False):
+            change = {"spec": {"runPolicy": {"suspend": suspend}}}
+            await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, change, "default")
+            await plant.settle()
+        await plant.cluster.clock.sleep(3)
+        job = await plant.client.get(PYTORCH.gvr, "a", "default")
+        assert list_conditions(job) == {"Created": "True", "Suspended": "False", "Running": "True"}
+        assert "restarts" not in job["status"] and "failure" not in job["status"]
+        assert await list_names(plant) == ["a-master-0", "a-worker-0"]
+
+    flow(body, lambda pod, run: -1)
+
+
 def test_a_job_of_another_manager_is_left_alone() -> None:
     async def body(plant: Plant) -> None:
         policy = {"managedBy": "kueue.x-k8s.io/multikueue"}

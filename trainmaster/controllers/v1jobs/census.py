@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_text
 from trainmaster.api.v1jobs.frameworks import EXIT_CODE, MPI, MXNET, NEVER, REPLICA_INDEX, REPLICA_TYPE, XGBOOST
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.controllers.v1jobs.names import build_selector
 from trainmaster.jobs.models.pods import Pod, count_restarts, read_terminated
+from trainmaster.jobs.models.training import SUSPENDED
 from trainmaster.jobs.models.v1jobs import V1Job
 
 _RETRYABLE = 128
@@ -30,6 +32,8 @@ class ReplicaCensus:
     pods: dict[int, Pod] = field(default_factory=dict)
     surplus: list[Pod] = field(default_factory=list)
     """Pods beyond the number of replicas, which are deleted."""
+    leaving: set[int] = field(default_factory=set)
+    """Indexes whose Pod was stopped because the job was suspended, and is not gone yet. It counts as nothing."""
 
     @property
     def active(self) -> int:
@@ -52,8 +56,9 @@ class ReplicaCensus:
     def list_failed(self) -> Iterator[Pod]:
         return (pod for pod in self.pods.values() if pod.phase == "Failed")
 
-    def list_missing(self) -> Iterator[int]:
-        return (index for index in range(self.replica.count) if index not in self.pods)
+    def lacks(self, index: int) -> bool:
+        """Whether a Pod of that index can be created."""
+        return index not in self.pods and index not in self.leaving
 
     def describe(self, job: V1Job) -> Object:
         counts = {"active": self.active, "succeeded": self.succeeded, "failed": self.failed}
@@ -77,9 +82,21 @@ def take_census(job: V1Job, pods: Iterable[Pod]) -> dict[str, ReplicaCensus]:
         index = find_count(pod.labels.get(REPLICA_INDEX, "0"))
         if index is None or index >= census.replica.count or index in census.pods:
             census.surplus.append(pod)
+        elif _is_leaving(job, pod):
+            census.leaving.add(index)
         else:
             census.pods[index] = pod
     return {census.replica.type: census for census in found.values()}
+
+
+def _is_leaving(job: V1Job, pod: Pod) -> bool:
+    """Whether a Pod ends because the job was suspended, even if it has been resumed since."""
+    if not pod.is_deleting:
+        return False
+    condition = job.find_condition(SUSPENDED)
+    if condition is None:
+        return job.is_suspended
+    return condition.get("status") == "True" or pod.created_at <= read_text(condition, "lastTransitionTime")
 
 
 def read_exit_code(job: V1Job, pod: Pod) -> int:

@@ -193,7 +193,7 @@ class V1Pass:
         groups = list(self._census.values())
         for group in reversed(groups) if self._job.framework is MPI else groups:
             for index in range(group.replica.count):
-                if index not in group.pods:
+                if group.lacks(index):
                     yield PODS, group.replica, index
                 if self._job.framework.has_services and self._name(group.replica, index) not in self._children.services:
                     yield SERVICES, group.replica, index
