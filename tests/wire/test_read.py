@@ -181,6 +181,7 @@ SCENARIOS = [
             apiVersion: trainer.kubeflow.org/v1alpha1
             kind: TrainJob
             metadata:
+            ...
               creationTimestamp: "<word>Z"
               generation: 1
               labels:
@@ -441,7 +442,7 @@ DESCRIBED = """
 Name:         tj1
 Namespace:    {ns}
 Labels:       app=tj
-Annotations:  <none>
+...
 API Version:  trainer.kubeflow.org/v1alpha1
 Kind:         TrainJob
 Metadata:

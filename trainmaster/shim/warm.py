@@ -39,8 +39,8 @@ _AT_IMPORT = (
     *PICKED.values(),
 )
 """What compiled libraries read on their own when they are loaded; reads in Python are seen by the recorder."""
-_LATER = ("TORCHELASTIC_", "TORCH_NCCL_")
-"""Exceptions from these, which are only read when used: torchrun sets them for its workers."""
+_LATER = ("TORCHELASTIC_", "TORCH_NCCL_", "TORCH_HOME")
+"""Exceptions from these, which are only read when used: torchrun sets them for its workers, and the node the last."""
 _REFRESHED = {"HOME": {"sysconfig", "triton.knobs"}}
 """Variable -> modules for which `program` renews it."""
 _NAMES = ("python", "python3", f"python{sys.version_info[0]}.{sys.version_info[1]}")
