@@ -58,7 +58,8 @@ def test_two_ranks_and_torchrun_begin_warm_once_the_imports_are_done(lab: Lab) -
     text = submit(lab, "ranks", ["python", "-c", PROGRAM])
     assert text.count("seeds differ True") == 2, text
     lab.wait_until(lambda: len(read_starts(lab, "ranks")) == 2, "it is said how they started")
-    assert all("Container node started warm: environment " in text for text in read_starts(lab, "ranks")), read_starts(lab, "ranks")
+    started = read_starts(lab, "ranks")
+    assert all("Container node started warm: environment " in text for text in started), started
     lab.start("torch-checkpoint")
     assert lab.wait_for_end("torch-checkpoint")["type"] == "Complete", lab.describe("torch-checkpoint")
     lab.wait_until(lambda: len(read_starts(lab, "torch-checkpoint")) == 2, "it is said how they started")
