@@ -7,11 +7,12 @@ import pytest
 from tests.simulation.planted import BUGS, Planted
 from tests.simulation.planted_reports import REPORT_BUGS
 from tests.simulation.planted_retention import RETENTION_BUGS
+from tests.simulation.planted_v1 import V1_BUGS
 from tests.simulation.runner import Result, run_seed
 
 pytestmark = pytest.mark.sim
 
-ALL = (*BUGS, *RETENTION_BUGS, *REPORT_BUGS)
+ALL = (*BUGS, *RETENTION_BUGS, *REPORT_BUGS, *V1_BUGS)
 
 
 def find(bug: Planted) -> Result | None:

@@ -14,7 +14,7 @@ from tests.simulation.runner import run_seed
 pytestmark = pytest.mark.sim
 
 SEEDS = 2000
-REPLAYED = (1, 2, 22, 151)
+REPLAYED = (1, 2, 3, 22, 24, 151)
 
 
 @pytest.mark.timeout(900)

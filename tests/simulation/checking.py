@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.simulation.disk import Disk, SimStore
-from tests.simulation.steps import STEP_CHECKS, Memory, Step, remember
+from tests.simulation.steps import STEP_CHECKS, V1_BUCKETS, Memory, Step, remember
+from tests.simulation.v1_checks import check_v1_plan
 from tests.simulation.world import World
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.apiserver import stored
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
@@ -24,7 +26,9 @@ from trainmaster.engine.request import Request
 from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import Event, EventType
 
-OWNERS = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "Job": JOBS}
+_V1_JOBS = {framework.kind: framework.gvr for framework in FRAMEWORKS}
+OWNERS = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "Job": JOBS, **_V1_JOBS}
+_TRAINING = (TRAIN_JOBS, *_V1_JOBS.values())
 TOO_BUSY = 2000
 TOO_MANY = 1500
 UNWATCHED = ("events",)
@@ -50,6 +54,7 @@ class Checker:
         """Called when the store starts: checks its writes from now on."""
         self._check_disk(self._world.disk)
         self._load()
+        self.memory.forget_after(self._revision)
         store.subscribe(self._see)
 
     def _load(self) -> None:
@@ -157,6 +162,10 @@ class Checker:
                 self._world.trace.violate("I14", text)
                 raise
             self._check_plan(controller.name, view, plan)
+            if controller.name in V1_BUCKETS:
+                self.memory.timers.look_ahead(request, view, controller.kind, plan, now.wall, self._world.loop.now)
+                for number, message in check_v1_plan(controller.kind, view, request, plan):
+                    self._world.trace.violate(number, f"{controller.name} {message}")
             return plan
 
         return replace(controller, reconcile=reconcile)
@@ -183,9 +192,9 @@ class Checker:
         if not write.uid:
             text = f"{controller} deletes {write.gvr.plural} {write.name} without naming its uid"
             self._world.trace.violate("I7", text)
-        found = view.find(write.gvr, write.namespace, write.name) if write.gvr == TRAIN_JOBS else None
+        found = view.find(write.gvr, write.namespace, write.name) if write.gvr in _TRAINING else None
         if found is not None and _is_going(found):
-            self._world.trace.violate("I7", f"{controller} deletes TrainJob {write.name} a second time")
+            self._world.trace.violate("I7", f"{controller} deletes {found['kind']} {write.name} a second time")
 
 
 def _is_going(obj: Object) -> bool:

@@ -6,21 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.retention_plans import ENFORCED_ANNOTATION, TTL_ANNOTATION
-from tests.simulation.timing import Key, find_end
+from tests.simulation.timing import RETENTION, find_end, find_verdict_time
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
 from trainmaster.kit.clock import parse_time
 
-RETENTION, LIMITS = "retention", "history-limits"
-"""The controllers."""
-_KEPT = {"Complete": "successfulJobsHistoryLimit", "Failed": "failedJobsHistoryLimit"}
+LIMITS = "history-limits"
+"""The controller of history limits; those of TTLs are in `timing.RETENTION`."""
+_KEPT = {"successfulJobsHistoryLimit": ("Complete", "Succeeded"), "failedJobsHistoryLimit": ("Failed",)}
 
 
 def find_term(trainjob: Object, runtime: Object | None, data: Mapping[str, str]) -> int | None:
@@ -29,6 +29,7 @@ def find_term(trainjob: Object, runtime: Object | None, data: Mapping[str, str])
     asked = [
         spec.get("ttlSecondsAfterFinished"),
         (spec.get("cleanupPolicy") or {}).get("ttlSecondsAfterFinished"),
+        (spec.get("runPolicy") or {}).get("ttlSecondsAfterFinished"),
         notes.get(TTL_ANNOTATION),
     ]
     own = next((int(value) for value in asked if value is not None), None)
@@ -45,24 +46,20 @@ def find_term(trainjob: Object, runtime: Object | None, data: Mapping[str, str])
     return above if above is not None else None if house is None else int(house)
 
 
-def list_doomed(trainjobs: Iterable[Object], data: Mapping[str, str]) -> set[str]:
+def list_doomed(jobs: Sequence[Object], data: Mapping[str, str]) -> set[str]:
     """Uids of finished jobs of one namespace that exceed its history limits."""
     doomed: set[str] = set()
-    for verdict, key in _KEPT.items():
+    for key, verdicts in _KEPT.items():
         if key not in data:
             continue
         ended = sorted(
             (parse_time(end[2]), obj["metadata"]["name"], obj["metadata"]["uid"])
-            for obj in trainjobs
+            for obj in jobs
+            for verdict in verdicts
             if (end := find_end(obj, verdict)) is not None and "deletionTimestamp" not in obj["metadata"]
         )
         doomed |= {uid for _, _, uid in ended[: max(0, len(ended) - int(data[key]))]}
     return doomed
-
-
-def find_verdict_time(trainjob: Object) -> Key | None:
-    """When a TrainJob ended."""
-    return find_end(trainjob, "Complete") or find_end(trainjob, "Failed")
 
 
 @dataclass
@@ -80,15 +77,18 @@ class SeenState:
     """When each record was written."""
 
     def look(self, controller: str, view: View, request: Request) -> None:
-        if controller not in (RETENTION, LIMITS):
+        gvr = RETENTION.get(controller)
+        if gvr is None and controller != LIMITS:
             return
         found = view.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)
         data: Mapping[str, str] = (found or {}).get("data") or {}
-        if controller == LIMITS:
-            self.doomed = list_doomed(view.list(TRAIN_JOBS, request.name), data)
+        if gvr is None:
+            jobs = [job for kind in RETENTION.values() for job in view.list(kind, request.name)]
+            self.doomed = list_doomed(jobs, data)
             self.ever_doomed |= self.doomed
             return
-        trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
-        if trainjob is not None and find_verdict_time(trainjob) is not None:
-            runtime = view.find(CLUSTER_TRAINING_RUNTIMES, "", trainjob["spec"]["runtimeRef"]["name"])
-            self.shown[trainjob["metadata"]["uid"]] = (runtime, data)
+        job = view.find(gvr, request.namespace, request.name)
+        if job is not None and find_verdict_time(job) is not None:
+            name = (job["spec"].get("runtimeRef") or {}).get("name")
+            runtime = view.find(CLUSTER_TRAINING_RUNTIMES, "", name) if name else None
+            self.shown[job["metadata"]["uid"]] = (runtime, data)

@@ -14,7 +14,7 @@ EMBEDDED, OPERATOR = "embedded", "operator"
 CRASH_BEFORE, CRASH_AFTER = "crash before", "crash after"
 REFUSED, LOST_ANSWER, STALE = "refused", "lost answer", "stale view"
 FULL = "full disk"
-ARCHIVE_SITE = "retention: archive trainjobs"
+ARCHIVE_SITE = "retention: archive jobs"
 """Not a write to the API server, but one that must precede it."""
 FAULTS = {
     EMBEDDED: (CRASH_BEFORE, CRASH_AFTER),

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests.simulation.faults import ARCHIVE_SITE, CRASH_AFTER, CRASH_BEFORE, FULL
-from tests.simulation.steps import TRAIN_JOBS, find_verdict
+from tests.simulation.steps import BUCKETS, find_verdict
 from tests.simulation.world import World
 from trainmaster.api.meta import Object
 
@@ -42,8 +42,8 @@ class SimLedger:
     def find_trouble(self, uid: str) -> str | None:
         return self._troubles.get(uid)
 
-    async def archive(self, trainjob: Object) -> bool:
-        world, meta = self._world, trainjob["metadata"]
+    async def archive(self, job: Object) -> bool:
+        world, meta = self._world, job["metadata"]
         fault = world.strike(ARCHIVE_SITE)
         await self._durable(int(meta["resourceVersion"]))
         await asyncio.sleep(world.draw_commit_time())
@@ -53,7 +53,7 @@ class SimLedger:
             before = self._troubles.get(meta["uid"])
             self._troubles[meta["uid"]] = NO_SPACE
             return before != NO_SPACE
-        self.records[meta["uid"]] = find_verdict(TRAIN_JOBS, trainjob)
+        self.records[meta["uid"]] = find_verdict(BUCKETS[job["kind"]], job)
         self.moments.setdefault(meta["uid"], world.loop.now)
         world.trace.note("ledger", f"has {meta['name']} uid {meta['uid'][:8]}: {self.records[meta['uid']]}")
         if fault == CRASH_AFTER:

@@ -16,6 +16,7 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.trace import Trace
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
+from trainmaster.api.v1jobs.frameworks import JOB_NAME, MPI, OPERATOR_NAME, REPLICA_INDEX, REPLICA_TYPE, WORKER
 
 HANGS = -1
 """Exit code of a process that ends only when it is killed."""
@@ -34,10 +35,12 @@ class Process:
     rank: tuple[str, str]
     """(name of the Job, index in it)"""
     gang: str
-    """The uid of the JobSet that the Pod belongs to."""
+    """The uid of the JobSet or v1 job that the Pod belongs to."""
     attempt: int
     exit_code: int
     """The exit code it will have."""
+    container: str
+    """The name of the Pod's first container."""
     ended: bool = False
     vanished: bool = False
     """It disappeared, and its exit code is unknown."""
@@ -64,16 +67,18 @@ class Machine:
         if known is not None:
             self._trace.violate("I5", f"a second process for Pod {meta['name']} uid {meta['uid'][:8]}")
             return known
-        code, seconds, vanishes = self._draw_fate(pod)
-        gang = marks.get(labels.JOBSET_UID, meta["uid"])
+        code, seconds, vanishes = self._draw_v1_fate(pod) if OPERATOR_NAME in marks else self._draw_fate(pod)
+        gang = read_gang_uid(pod) or meta["uid"]
+        index = (meta.get("annotations") or {}).get(labels.COMPLETION_INDEX, "")
         process = Process(
             meta["uid"],
             f"{meta['namespace']}/{meta['name']}",
             marks.get(labels.CONTROLLER_UID, meta["uid"]),
-            (marks.get(labels.JOB_NAME, ""), (meta.get("annotations") or {}).get(labels.COMPLETION_INDEX, "")),
+            read_v1_rank(pod) or (marks.get(labels.JOB_NAME, ""), index),
             gang,
             int(marks.get(labels.RESTART_ATTEMPT, "0")),
             code,
+            pod["spec"]["containers"][0]["name"],
             vanished=vanishes,
         )
         self._check_start(process)
@@ -91,7 +96,7 @@ class Machine:
             if other.gang != process.gang or not self.is_alive(other):
                 continue
             if other.rank == process.rank and other.job != process.job:
-                self._trace.violate("I6", f"{process.pod} starts while {other.pod} of another Job has its rank")
+                self._trace.violate("I6", f"{process.pod} starts while {other.pod} runs with the same rank")
             if other.attempt != process.attempt:
                 text = (
                     f"{process.pod} (attempt {process.attempt}) starts while {other.pod} (attempt {other.attempt}) runs"
@@ -136,3 +141,37 @@ class Machine:
         if kind == "succeeds":
             return 0, seconds, False
         return own.choice((1, 2, 139)), seconds, kind == "vanishes"
+
+    def _draw_v1_fate(self, pod: Object) -> tuple[int, float, bool]:
+        """The same for a Pod of a v1 job, with exit codes that are retryable and that are not."""
+        meta = pod["metadata"]
+        marks, attempt = meta["labels"], (meta.get("annotations") or {}).get(labels.POD_ATTEMPT, "0")
+        story = random.Random(f"{self._seed}/{marks[JOB_NAME]}/{attempt}")
+        trouble = story.random() < self._trouble
+        own = random.Random(f"{self._seed}/{meta['name']}/{attempt}")
+        seconds = own.choice((0.05, 1.0, 4.0, 10.0))
+        if marks[OPERATOR_NAME] == MPI.controller and marks[REPLICA_TYPE] == WORKER.lower() and own.random() < 0.8:
+            return HANGS, 0.0, False  # waits for commands of the launcher
+        if not trouble:
+            return 0, seconds, False
+        kind = own.choice(("fails", "fails", "fails", "vanishes", "succeeds", "hangs"))
+        if kind == "hangs":
+            return HANGS, 0.0, False
+        if kind == "succeeds":
+            return 0, seconds, False
+        return own.choice((1, 130, 137, 138, 143)), seconds, kind == "vanishes"
+
+
+def read_gang_uid(pod: Object) -> str:
+    """The uid of the JobSet or the v1 job that the Pod belongs to; "" if it belongs to neither."""
+    marks = pod["metadata"].get("labels") or {}
+    if OPERATOR_NAME not in marks:
+        return str(marks.get(labels.JOBSET_UID, ""))
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
+
+
+def read_v1_rank(pod: Object) -> tuple[str, str] | None:
+    """(replica type, index) of a Pod of a v1 job; None for other Pods."""
+    marks = pod["metadata"].get("labels") or {}
+    return (marks[REPLICA_TYPE], marks.get(REPLICA_INDEX, "0")) if REPLICA_TYPE in marks else None

@@ -155,7 +155,7 @@ class SimNode:
     def _report_running(self, process: Process) -> None:
         moment = format_time(self._clock.now())
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": moment}
-        container = _build_container({"running": {"startedAt": moment}})
+        container = _build_container(process, {"running": {"startedAt": moment}})
         status = {"phase": "Running", "startTime": moment, "conditions": [ready], "containerStatuses": [container]}
         self._report(process.pod, process.uid, status)
 
@@ -163,7 +163,7 @@ class SimNode:
         status: Object = {"phase": "Succeeded" if process.exit_code == 0 else "Failed", "conditions": []}
         if not process.vanished:
             ended = {"exitCode": process.exit_code, "finishedAt": format_time(self._clock.now())}
-            status["containerStatuses"] = [_build_container({"terminated": ended})]
+            status["containerStatuses"] = [_build_container(process, {"terminated": ended})]
         self._report(process.pod, process.uid, status)
 
     def _report(self, pod: str, uid: str, status: Object) -> None:
@@ -186,6 +186,6 @@ class SimNode:
                 self._trace.note("node", f"refused: {error.message}")
 
 
-def _build_container(state: Object) -> Object:
-    head = {"name": "node", "image": "i", "imageID": "", "ready": "running" in state, "restartCount": 0}
+def _build_container(process: Process, state: Object) -> Object:
+    head = {"name": process.container, "image": "i", "imageID": "", "ready": "running" in state, "restartCount": 0}
     return {**head, "state": state}

@@ -252,7 +252,7 @@ class LateWatch:
 class Operator(ProcessRun):
     """One run of the controllers outside of the server: ordered plans, lagging views.
 
-    Those for TrainJobs use a watch cache, as on a cluster; the others use a lagging view (`lagging`).
+    Those that also run on clusters use a watch cache; the others use a lagging view (`lagging`).
     """
 
     def __init__(self, world: World, get_server: FindServer, crash: Callable[[], None]) -> None:
@@ -267,8 +267,8 @@ class Operator(ProcessRun):
 
     async def run(self) -> None:
         world = self.world
-        abroad = [item for item in world.controllers if item.name in CLUSTER_CONTROLLERS]
-        at_home = [item for item in world.controllers if item.name not in CLUSTER_CONTROLLERS]
+        abroad = [item for item in world.controllers if item.name in world.cluster_controllers]
+        at_home = [item for item in world.controllers if item.name not in world.cluster_controllers]
         client = RemoteClient(world, self._find, "operator")
         if world.ledger is not None:
             world.ledger.begin_life(self._crash, client.durable)
@@ -280,7 +280,9 @@ class Operator(ProcessRun):
             past = LaggingView(world, self._gvrs)
             scope.spawn_forever(past.run(), name="operator.view")
             for name, item in self._clients.items():
-                item.stale = (lambda: self._is_stale(cache)) if name in CLUSTER_CONTROLLERS else (lambda: past.is_stale)
+                item.stale = (
+                    (lambda: self._is_stale(cache)) if name in world.cluster_controllers else (lambda: past.is_stale)
+                )
             async with self._build(abroad, cache).running(), self._build(at_home, past).running():
                 await asyncio.get_running_loop().create_future()
 
@@ -313,7 +315,5 @@ class Operator(ProcessRun):
         self.world.trace.note("operator", "crashes")
 
 
-CLUSTER_CONTROLLERS = ("trainjob", "retention", "history-limits")
-"""Controllers that also run on other clusters."""
 _ALSO_READ = (SERVICES, CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS, NODES)
 """Kinds that reconcilers read without being triggered by them."""

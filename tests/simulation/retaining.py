@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.simulation import quiescence, steps
-from tests.simulation.expected_retention import LIMITS, RETENTION, find_term, find_verdict_time, list_doomed
+from tests.simulation.expected_retention import LIMITS, find_term, list_doomed
 from tests.simulation.quiescence import Rest, get_name
-from tests.simulation.steps import TRAIN_JOBS, Step, find_verdict, is_going, show
+from tests.simulation.steps import BUCKETS, TRAINING, Step, find_verdict, is_going, show
+from tests.simulation.timing import RETENTION, find_verdict_time
 from trainmaster.api import labels
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import Object
 
-_KEEPERS = (RETENTION, LIMITS)
+_KEEPERS = (*RETENTION, LIMITS)
 _LATE = tuple(f"late {name}" for name in _KEEPERS)
 _SHORT = 60
 """Seconds; longer TTLs do not end within a run."""
@@ -28,22 +29,22 @@ RUNTIME_BUCKET = "trainer.kubeflow.org/clustertrainingruntimes"
 
 
 def _is_deletion(step: Step) -> bool:
-    """Whether the step begins the deletion of a TrainJob."""
-    if step.bucket != TRAIN_JOBS or step.before is None or is_going(step.before):
+    """Whether the step begins the deletion of a TrainJob or a v1 job."""
+    if step.bucket not in TRAINING or step.before is None or is_going(step.before):
         return False
     return step.after is None or is_going(step.after)
 
 
 @steps.invariant("I7")
 def check_who_deletes_jobs(step: Step) -> str | None:
-    if step.actor in (*_KEEPERS, *_LATE) and step.bucket != TRAIN_JOBS:
+    if step.actor in (*_KEEPERS, *_LATE) and step.bucket not in TRAINING:
         return f"{step.actor} touches {show(step)}"
     if not _is_deletion(step) or step.before is None or step.actor == "user":
         return None
     if step.actor not in (*_KEEPERS, *_LATE):
         return f"{show(step)} is deleted by {step.actor}"
     uid, looks = step.before["metadata"]["uid"], step.memory.looks
-    known = uid in (looks.shown if step.actor.endswith(RETENTION) else looks.ever_doomed)
+    known = uid in (looks.ever_doomed if step.actor.endswith(LIMITS) else looks.shown)
     if not find_verdict(step.bucket, step.before) or not known:
         return f"{show(step)} is deleted by {step.actor}, which has never seen that one over"
     return None
@@ -51,7 +52,7 @@ def check_who_deletes_jobs(step: Step) -> str | None:
 
 @steps.invariant("I13")
 def check_retention_is_over(step: Step) -> str | None:
-    if step.actor != RETENTION or not _is_deletion(step) or step.before is None:
+    if step.actor not in RETENTION or not _is_deletion(step) or step.before is None:
         return None
     uid, looks = step.before["metadata"]["uid"], step.memory.looks
     end = find_verdict_time(step.before)
@@ -92,29 +93,30 @@ def _find_data(rest: Rest) -> Mapping[str, str]:
 
 
 def _list_over(rest: Rest) -> Sequence[Object]:
-    return [obj for obj in rest.list(TRAIN_JOBS) if find_verdict(TRAIN_JOBS, obj) and not is_going(obj)]
+    return [obj for bucket in TRAINING for obj in rest.list(bucket) if find_verdict(bucket, obj) and not is_going(obj)]
 
 
 @quiescence.invariant("I13")
 def check_no_job_outlives_its_term(rest: Rest) -> Iterable[str]:
     data = _find_data(rest)
     over = _list_over(rest)
-    for trainjob in over:
-        seconds = find_term(trainjob, rest.objects.get((RUNTIME_BUCKET, trainjob["spec"]["runtimeRef"]["name"])), data)
+    for job in over:
+        runtime = (job["spec"].get("runtimeRef") or {}).get("name", "")
+        seconds = find_term(job, rest.objects.get((RUNTIME_BUCKET, runtime)), data)
         if seconds is not None and seconds <= _SHORT:
-            yield f"{get_name(trainjob)} has outlived its TTL of {seconds} s"
-        told = ((trainjob.get("status") or {}).get("retention") or {}).get("ttlSecondsAfterFinished")
+            yield f"{get_name(job)} has outlived its TTL of {seconds} s"
+        told = ((job.get("status") or {}).get("retention") or {}).get("ttlSecondsAfterFinished")
         if rest.publishes and told != seconds:
-            yield f"{get_name(trainjob)} says that it is kept for {told} s, and is kept for {seconds} s"
+            yield f"{get_name(job)} says that it is kept for {told} s, and is kept for {seconds} s"
     beyond = list_doomed(over, data)
     yield from (f"{get_name(obj)} is beyond the limits" for obj in over if obj["metadata"]["uid"] in beyond)
 
 
 @quiescence.invariant("I18")
 def check_history_has_what_is_over(rest: Rest) -> Iterable[str]:
-    for trainjob in _list_over(rest):
-        if rest.records is not None and trainjob["metadata"]["uid"] not in rest.records:
-            yield f"{get_name(trainjob)} is over and history does not have it"
+    for job in _list_over(rest):
+        if rest.records is not None and job["metadata"]["uid"] not in rest.records:
+            yield f"{get_name(job)} is over and history does not have it"
 
 
 @quiescence.invariant("I7")
@@ -126,5 +128,5 @@ def check_nothing_of_a_gone_job_is_left(rest: Rest) -> Iterable[str]:
         if gang is not None and gang not in uids:
             yield f"{get_name(obj)} is left of a JobSet that is gone"
         for owner in obj["metadata"].get("ownerReferences") or ():
-            if owner["kind"] == "TrainJob" and owner["uid"] not in uids:
-                yield f"{get_name(obj)} is left of TrainJob {owner['name']}, which is gone"
+            if BUCKETS.get(owner["kind"]) in TRAINING and owner["uid"] not in uids:
+                yield f"{get_name(obj)} is left of {owner['kind']} {owner['name']}, which is gone"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from tests.simulation import reporting, retaining, sharing  # noqa: F401  # for the checks they register
+from tests.simulation import reporting, retaining, sharing, v1_resting  # noqa: F401  # for the checks they register
 from tests.simulation.base import Base, build_base
 from tests.simulation.checking import Checker
 from tests.simulation.disk import Disk
@@ -26,12 +26,16 @@ from tests.simulation.quiescence import REST_CHECKS, Rest
 from tests.simulation.remote import Operator, RemoteClient
 from tests.simulation.server import Server
 from tests.simulation.trace import SHOWN, Violation
-from tests.simulation.users import UserAction, Users, add_restarts, add_wishes, draw_deeds
+from tests.simulation.users import UserAction, add_restarts, add_wishes, draw_deeds
+from tests.simulation.v1_plans import FRAMEWORKS as V1_FRAMEWORKS
+from tests.simulation.v1_plans import add_v1_deeds, has_v1_jobs
+from tests.simulation.v1_users import V1Users
 from tests.simulation.world import Supervisor, World
 from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.engine.controller import Controller
+from trainmaster.jobs.models.v1jobs import MODELS
 
 SPAN = 60.0
 """Virtual seconds of faults."""
@@ -101,6 +105,20 @@ def _quiet_process() -> Iterator[None]:
             gc.enable()
 
 
+def _build_controllers(seed: int, lifecycle: LifecycleContext) -> tuple[Sequence[Controller], frozenset[str]]:
+    """All controllers, and the names of those that also run on other clusters."""
+    here = [model for model in MODELS if has_v1_jobs(seed) and model.framework in V1_FRAMEWORKS]
+    absent = {model.framework.singular for model in MODELS if model not in here}
+    chain = [item for item in CHAIN if item.name not in absent]
+    lasting = [
+        retention.build_controller(lifecycle),
+        *(retention.build_controller(lifecycle, model) for model in here),
+        limits.build_controller(lifecycle),
+    ]
+    names = ["trainjob", *(model.framework.singular for model in here), *(item.name for item in lasting)]
+    return (*chain, *lasting), frozenset(names)
+
+
 class _Run:
     def __init__(self, world: World, base: Base, planted: Planted | None, deeds: Sequence[UserAction] | None) -> None:
         self.world = world
@@ -111,11 +129,8 @@ class _Run:
             self.checker.memory.looks.records = world.ledger.records
             self.checker.memory.looks.moments = world.ledger.moments
         lifecycle = LifecycleContext(world.ledger, publish=world.wishes.publish)
-        controllers: Sequence[Controller] = (
-            *CHAIN,
-            retention.build_controller(lifecycle),
-            limits.build_controller(lifecycle),
-        )
+        controllers: Sequence[Controller]
+        controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle)
         controllers = planted.wrap(controllers) if planted is not None else controllers
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime
@@ -159,11 +174,11 @@ class _Run:
         self._spawn(self._server.run(), "server.supervisor")
         if world.weather.mode == OPERATOR:
             self._spawn(self._operator.run(), "operator.supervisor")
-        users = Users(world, RemoteClient(world, self._find_server, "user"), self._late_runtime)
+        users = V1Users(world, RemoteClient(world, self._find_server, "user"), self._late_runtime)
         deeds = self._deeds
         if deeds is None:
             deeds = add_wishes(world.seed, SPAN, draw_deeds(random.Random(f"deeds/{world.seed}"), SPAN))
-            deeds = add_restarts(world.seed, SPAN, deeds)
+            deeds = add_v1_deeds(world.seed, SPAN, add_restarts(world.seed, SPAN, deeds))
         self._spawn(users.run(deeds), "users")
         for _ in range(world.weather.server_crashes):
             self._at(world.random.random() * SPAN, self._crash_server)

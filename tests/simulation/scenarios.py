@@ -83,6 +83,6 @@ SET_LATE = Scenario(
         UserAction(0.5, "submit", "job-0", _build_job(None)),
         UserAction(50.0, "change the TTL", "job-0", {"spec": {"ttlSecondsAfterFinished": 100}}),
     ),
-    (10, 14, 16, 20),
+    (16, 18, 26, 28),
 )
 """The end was seen before the clock was set, so the step must not count."""

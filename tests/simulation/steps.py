@@ -16,16 +16,45 @@ from tests.simulation.timing import Timers, find_end, get_pause, get_start
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.meta import Object
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS, OPERATOR_NAME
+from trainmaster.apiserver.stored import bucket_of
 
+TRAIN_JOBS, JOB_SETS, JOBS, PODS = (
+    "trainer.kubeflow.org/trainjobs",
+    "jobset.x-k8s.io/jobsets",
+    "batch/jobs",
+    "pods",
+)
+V1_BUCKETS = {framework.singular: bucket_of(framework.gvr) for framework in FRAMEWORKS}
+"""Controller to the kind of v1 job that it reconciles."""
+TRAINING = (TRAIN_JOBS, *V1_BUCKETS.values())
+"""The kinds that users submit and that have a TTL."""
 TERMINAL = {
-    "trainer.kubeflow.org/trainjobs": ("Complete", "Failed"),
-    "jobset.x-k8s.io/jobsets": ("Completed", "Failed"),
-    "batch/jobs": ("Complete", "Failed"),
+    TRAIN_JOBS: ("Complete", "Failed"),
+    JOB_SETS: ("Completed", "Failed"),
+    JOBS: ("Complete", "Failed"),
+    **dict.fromkeys(V1_BUCKETS.values(), ("Succeeded", "Failed")),
 }
-TRAIN_JOBS, JOB_SETS, JOBS, PODS = *TERMINAL, "pods"
-KEEPERS = {"trainjob": TRAIN_JOBS, "jobset": JOB_SETS, "job": JOBS, "scheduler": PODS}
+KEEPERS = {"trainjob": TRAIN_JOBS, "jobset": JOB_SETS, "job": JOBS, "scheduler": PODS, **V1_BUCKETS}
 """Controller to the kind that it reconciles."""
-OWN_KINDS = {TRAIN_JOBS: "TrainJob", JOB_SETS: "JobSet", JOBS: "Job"}
+BUCKETS = {
+    "TrainJob": TRAIN_JOBS,
+    "JobSet": JOB_SETS,
+    "Job": JOBS,
+    **{framework.kind: bucket_of(framework.gvr) for framework in FRAMEWORKS},
+}
+OWN_KINDS = {bucket: kind for kind, bucket in BUCKETS.items()}
+_OWNED = (
+    JOB_SETS,
+    JOBS,
+    PODS,
+    "services",
+    "configmaps",
+    "serviceaccounts",
+    "rbac.authorization.k8s.io/roles",
+    "rbac.authorization.k8s.io/rolebindings",
+)
+"""The kinds that controllers create for a job."""
 
 
 @dataclass
@@ -36,8 +65,14 @@ class Memory:
     """Job uid to uids of its Pods that have failed or were deleted."""
     pods: dict[str, set[str]] = field(default_factory=dict)
     """Job uid to uids of all its Pods."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """Uid of a failed Pod of a v1 job to the revision at which it was counted as a restart."""
     timers: Timers = field(default_factory=Timers)
     looks: SeenState = field(default_factory=SeenState)
+
+    def forget_after(self, revision: int) -> None:
+        """Called after a crash, which may have lost writes."""
+        self.counted = {uid: at for uid, at in self.counted.items() if at <= revision}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +250,19 @@ def check_attempt_is_current(step: Step) -> str | None:
     return f"{show(step)} is of attempt {attempt}, the JobSet is at {restarts}" if attempt < restarts else None
 
 
+def is_orphan_of(actor: str, obj: Object) -> bool:
+    """Whether the controller of a kind of v1 job may adopt the object, or could own it in a view that lags."""
+    marks = obj["metadata"].get("labels") or {}
+    return not get_controller_uid(obj) and marks.get(OPERATOR_NAME) == f"{actor}-controller"
+
+
 @invariant("I7")
 def check_ownership(step: Step) -> str | None:
     """A controller changes and deletes only its own object and children with that object's uid as their owner."""
     kept = KEEPERS.get(step.actor)
     if kept is None or kept == step.bucket or step.before is None:
         return None
-    if step.bucket not in (JOB_SETS, JOBS, PODS, "services"):
+    if step.bucket not in _OWNED or is_orphan_of(step.actor, step.before):
         return None
     for reference in step.before["metadata"].get("ownerReferences") or ():
         if reference.get("controller") and reference.get("kind") == OWN_KINDS.get(kept):

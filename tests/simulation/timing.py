@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.client.view import View
 from trainmaster.controllers.job.expected_pods import read_expected_pods
+from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
 from trainmaster.kit.clock import parse_time
@@ -22,6 +24,11 @@ from trainmaster.kit.clock import parse_time
 Key = tuple[str, str, str]
 """(uid, what, stored text)."""
 
+ACTIVE = "active"
+RETENTION = {"retention": TRAIN_JOBS, **{f"retention-{one.plural}": one.gvr for one in FRAMEWORKS}}
+"""The controller of the TTL of each kind."""
+V1_JOBS = {framework.singular: framework.gvr for framework in FRAMEWORKS}
+"""The controllers of v1 jobs."""
 ROUNDING = 0.000_01
 SETTLED = 20.0
 """Seconds without faults after which nothing may be late any more; longer than every stall and downtime."""
@@ -41,8 +48,18 @@ class Timers:
 
     def look(self, controller: str, view: View, request: Request, wall: datetime, boot: float) -> None:
         for key in _list_times(controller, view, request):
-            if key not in self._seen:
-                self._seen[key] = (boot - max(0.0, (wall - parse_time(key[2])).total_seconds()), boot)
+            self._note(key, wall, boot)
+
+    def look_ahead(self, request: Request, view: View, gvr: GVR, plan: Plan, wall: datetime, boot: float) -> None:
+        """The start of a v1 job's deadline counts from the pass that stores it."""
+        job = view.find(gvr, request.namespace, request.name)
+        start = plan.status.patch["status"].get("startTime") if plan.status is not None else None
+        if job is not None and start:
+            self._note((job["metadata"]["uid"], ACTIVE, start), wall, boot)
+
+    def _note(self, key: Key, wall: datetime, boot: float) -> None:
+        if key not in self._seen:
+            self._seen[key] = (boot - max(0.0, (wall - parse_time(key[2])).total_seconds()), boot)
 
     def judge(self, key: Key, seconds: float, boot: float, *, since: float = 0.0) -> str:
         """Why acting now on the end of the timeout is wrong; "" if it is not. `since`: the earliest possible time."""
@@ -63,10 +80,16 @@ def _list_times(controller: str, view: View, request: Request) -> Iterator[Key]:
             trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
             if trainjob is not None:
                 yield get_start(trainjob)
-        case "retention":
-            trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
-            ends = [find_end(trainjob, kind) for kind in ("Complete", "Failed")] if trainjob is not None else []
-            yield from (end for end in ends if end is not None)
+        case str(name) if name in RETENTION:
+            job = view.find(RETENTION[name], request.namespace, request.name)
+            end = find_verdict_time(job) if job is not None else None
+            if end is not None:
+                yield end
+        case str(name) if name in V1_JOBS:
+            job = view.find(V1_JOBS[name], request.namespace, request.name)
+            start = find_active_since(job) if job is not None else None
+            if start is not None:
+                yield start
         case "jobset":
             jobset = view.find(JOB_SETS, request.namespace, request.name)
             if jobset is None:
@@ -86,6 +109,18 @@ def get_start(trainjob: Object) -> Key:
     resumed = find_condition(list_conditions(trainjob), "Suspended")
     start = trainjob["metadata"]["creationTimestamp"] if resumed is None else resumed["lastTransitionTime"]
     return trainjob["metadata"]["uid"], "started", start
+
+
+def find_active_since(job: Object) -> Key | None:
+    """The start of a v1 job's deadline."""
+    start = (job.get("status") or {}).get("startTime")
+    return (job["metadata"]["uid"], ACTIVE, start) if start else None
+
+
+def find_verdict_time(job: Object) -> Key | None:
+    """When a TrainJob or a v1 job ended."""
+    ends = (find_end(job, kind) for kind in ("Complete", "Succeeded", "Failed"))
+    return next((end for end in ends if end is not None), None)
 
 
 def find_end(obj: Object, kind: str) -> Key | None:

@@ -30,6 +30,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.api.training import restarts
+from trainmaster.api.v1jobs.frameworks import V1Framework
 from trainmaster.client.contract import DeleteOptions, PatchType
 
 T = TypeVar("T")
@@ -44,6 +45,8 @@ class UserAction:
     job: str
     obj: Object | None = None
     """The object to submit or change, if it is not random."""
+    framework: V1Framework | None = None
+    """The kind of the job, if it is a v1 job."""
 
 
 def draw_deeds(random_: random.Random, span: float) -> list[UserAction]:

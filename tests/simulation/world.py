@@ -30,6 +30,7 @@ from tests.simulation.machine import Machine
 from tests.simulation.retention_plans import draw_wishes
 from tests.simulation.trace import Trace
 from trainmaster.api.declaring.kinds import Catalogue
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.client.writes import Create, Delete, Patch, Write
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.engine.controller import Controller
@@ -41,15 +42,28 @@ if TYPE_CHECKING:
 
 _RARE_STATUS = "scheduler: patch pods/status"
 """A rare site: Pods wait only in crowded worlds."""
-_LATE_SITES = ("retention: ", "history-limits: ")
-"""Sites that occur only after the end of a job."""
+_V1_PLURALS = {framework.plural: "v1jobs" for framework in FRAMEWORKS}
+_V1_CONTROLLERS = {
+    **{framework.singular: "v1job" for framework in FRAMEWORKS},
+    **{f"retention-{framework.plural}": "retention-v1jobs" for framework in FRAMEWORKS},
+}
+_LATE_SITES = (
+    "retention",
+    "history-limits: ",
+    "jobset: delete jobsets",
+    "v1job: patch pods",
+    "v1job: patch services",
+    "v1job: patch roles",
+)
+"""Sites that occur only after the end of a job, or seldom: adoption, and scaling of MPIJobs."""
 
 
 def get_site(controller: str, write: Write) -> str:
-    """The site of a write: controller, verb, kind."""
+    """The site of a write: controller, verb, kind. All v1 jobs have the same reconciler, and so the same sites."""
     verb = {Create: "create", Patch: "patch", Delete: "delete"}[type(write)]
     part = f"/{write.subresource}" if isinstance(write, Patch) and write.subresource else ""
-    return f"{controller}: {verb} {write.gvr.plural}{part}"
+    plural = _V1_PLURALS.get(write.gvr.plural, write.gvr.plural)
+    return f"{_V1_CONTROLLERS.get(controller, controller)}: {verb} {plural}{part}"
 
 
 class World:
@@ -71,6 +85,8 @@ class World:
         self.disk = disk
         self.catalogue = catalogue
         self.controllers: Sequence[Controller] = ()
+        self.cluster_controllers: frozenset[str] = frozenset()
+        """Names of controllers that also run on other clusters."""
         self.trace = Trace(loop)
         self.acting = Acting()
         trouble = random.Random(f"trouble/{seed}").choice((0.0, 0.4, 0.8, 0.9))
@@ -90,7 +106,7 @@ class World:
         """The history, if there is one."""
         self._seen: dict[str, int] = {}
         self._crashes_left = {True: self.weather.crashes, False: min(2, self.weather.crashes)}
-        """Remaining crashes by whether the site occurs from the start; sites at the end of a job are counted apart."""
+        """Remaining crashes by whether the site occurs from the start; others are counted apart."""
 
     @property
     def effects(self) -> Mapping[str, Perform]:
