@@ -50,8 +50,6 @@ class V1Framework:
     """The default."""
     is_scalable: bool = False
     """Whether it has the subresource `scale`, for its workers."""
-    webhook: bool = True
-    """Whether upstream validates it at admission; otherwise upstream's controller does, too late."""
     labelled: tuple[str, ...] | None = None
     """Types whose Pods have the label `job-role: master`, if they are not the deciding ones."""
     labels_first_worker: bool = False
@@ -112,7 +110,6 @@ MPI = V1Framework(
     container="mpi",
     port_name="mpi-port",
     port=9999,
-    webhook=False,
     has_services=False,
 )
 XGBOOST = V1Framework(
@@ -162,10 +159,8 @@ MXNET = V1Framework(
     container="mxnet",
     port_name="mxjob-port",
     port=9091,
-    webhook=False,
     labelled=("Server",),
 )
 
 FRAMEWORKS = (PYTORCH, TENSORFLOW, MPI, XGBOOST, PADDLE, JAX, MXNET)
 BY_KIND = {framework.kind: framework for framework in FRAMEWORKS}
-BY_CONTROLLER = {framework.controller: framework for framework in FRAMEWORKS}

@@ -5,11 +5,11 @@ As upstream, defaults are never stored: whoever needs a value reads it through t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import NOTHING
+from trainmaster.api.reading import NOTHING, list_items
 from trainmaster.api.v1jobs.frameworks import MPI, WORKER, V1Framework
 
 
@@ -58,13 +58,9 @@ def _read(framework: V1Framework, name: str, entry: Fields) -> ReplicaSpec:
     return ReplicaSpec(name, count, policy, entry.get("template") or NOTHING)
 
 
-def list_containers(spec: Fields) -> Iterator[Fields]:
-    yield from spec.get("containers") or ()
-
-
 def get_port(framework: V1Framework, replica: ReplicaSpec) -> int:
     """The port that the framework's container listens on."""
-    for container in list_containers(replica.pod_spec):
+    for container in list_items(replica.pod_spec, "containers"):
         if container.get("name") == framework.container:
             for port in container.get("ports") or ():
                 if port.get("name") == framework.port_name:
