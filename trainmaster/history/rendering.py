@@ -126,12 +126,11 @@ def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Po
 
 def _describe_failure(job: TrainingJob, state: str) -> Iterator[str]:
     """Why it failed: which rank and how, followed by its last lines."""
-    condition = job.end_condition
-    if condition is None or state != FAILED:
+    if job.end_condition is None or state != FAILED:
         return
-    failure = job.state_ignoring_deletion.failure or {}
-    text = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-    yield f"Why:        {summarize_failure(failure) if failure else text}"
+    end = job.state_ignoring_deletion
+    failure = end.failure or {}
+    yield f"Why:        {summarize_failure(failure) if failure else f'{end.reason}: {end.message}'}"
     if failure.get("message"):
         yield "Last words:"
         lines = failure["message"].splitlines()

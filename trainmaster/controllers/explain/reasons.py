@@ -39,12 +39,14 @@ from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod, read_waiting
 from trainmaster.jobs.models.training import (
     COMPLETE,
+    DEADLINE_EXCEEDED,
     DELETING,
     RUNNING,
     STARTING,
     SUSPENDED,
     WAITING,
     TrainingJob,
+    TrainingState,
 )
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
@@ -134,7 +136,7 @@ class _Explainer:
     def explain(self) -> JobExplanation:
         condition = self._job.end_condition
         if condition is not None:
-            return self._explain_end(self._job.state_ignoring_deletion.word, condition)
+            return self._explain_end(self._job.state_ignoring_deletion, condition)
         if self._job.is_deleting:
             return self._explain_deletion()
         if self._job.is_suspended or self._job.is_true(SUSPENDED):
@@ -148,15 +150,15 @@ class _Explainer:
 
     # Finished jobs
 
-    def _explain_end(self, state: str, condition: Fields) -> JobExplanation:
+    def _explain_end(self, state: TrainingState, condition: Fields) -> JobExplanation:
         when = read_text(condition, "lastTransitionTime")
         age = f"{self._tell_age(when)} ago" if when else "at a time that nobody recorded"
-        reason = read_text(condition, "reason")
-        if state == COMPLETE:
+        reason = state.reason
+        if state.word == COMPLETE:
             sentence, todo = f"ended well {age}", []
         else:
-            failure = self._job.failure
-            text = summarize_failure(failure) if failure else read_text(condition, "message")
+            failure = state.failure
+            text = summarize_failure(failure) if failure else state.message
             sentence = f"failed {age} ({reason}): {text}"
             namespace, name = self._job.namespace, self._job.label
             todo = [
@@ -164,14 +166,14 @@ class _Explainer:
                 f"`trainmaster restart {name} -n {namespace}` submits it again under a new name",
             ]
             advice = list_advice(failure, self._job.memory_limit, self._own(self._job)) if failure else []
-            if reason == "DeadlineExceeded":
+            if reason == DEADLINE_EXCEEDED:
                 todo.insert(0, "raise activeDeadlineSeconds and submit it again")
             elif advice:
                 todo = [*advice, *todo]
             elif reason == "ReachedMaxRestarts":
                 todo.append("if the cause was outside the program: `run --max-restarts`, or maxRestarts of its runtime")
         return self._make(
-            state, sentence, reason=reason, since=when, unblock=tuple(todo), facts=tuple(self._list_retention())
+            state.word, sentence, reason=reason, since=when, unblock=tuple(todo), facts=tuple(self._list_retention())
         )
 
     def _list_retention(self) -> Iterator[str]:

@@ -25,7 +25,7 @@ from trainmaster.engine.draft import build_delete, build_patch
 from trainmaster.jobs.models.objects import ObjectModel, count
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import FAILED
-from trainmaster.jobs.models.v1jobs import RESTARTING, RUNNING, SUCCEEDED, V1Job
+from trainmaster.jobs.models.v1jobs import PAST_DEADLINE, RESTARTING, RUNNING, SUCCEEDED, V1Job
 from trainmaster.kit.timeline import Now
 
 _CONFLICT_SECONDS = 5.0
@@ -132,8 +132,7 @@ class V1Pass:
                 return V1Outcome(FAILED, text)
         left = self._find_time_left()
         if left is not None and left <= 0:
-            text = f"Job {job.name} has failed because it was active longer than specified deadline"
-            return V1Outcome(FAILED, text)
+            return V1Outcome(FAILED, f"Job {job.name} has failed because {PAST_DEADLINE}")
         self.draft.wake_after(left)
         return None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 _JOB = r'^job "[^"]*": (?=waiting for |the job |Pod )'
 
@@ -210,10 +211,14 @@ class TrainingJob(ObjectModel):
         condition = self.end_condition
         if condition is None:
             return None
-        word, reason = self.ends[condition["type"]], condition.get("reason", "")
+        word, reason = self.ends[condition["type"]], self._read_end_reason(condition)
         # A deadline is the reason even if a rank failed before.
-        failure = self.failure if word == FAILED and reason != "DeadlineExceeded" else None
+        failure = self.failure if word == FAILED and reason != DEADLINE_EXCEEDED else None
         return TrainingState(word, reason, condition.get("message", ""), failure)
+
+    def _read_end_reason(self, condition: Fields) -> str:
+        """DEADLINE_EXCEEDED for a deadline, whatever the kind writes into the condition."""
+        return read_text(condition, "reason")
 
 
 def shorten_waiting(message: str) -> str:

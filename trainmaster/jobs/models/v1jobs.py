@@ -8,7 +8,7 @@ from typing import ClassVar
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import POD_ATTEMPT
 from trainmaster.api.meta import GVR, Fields, Object
-from trainmaster.api.reading import NOTHING
+from trainmaster.api.reading import NOTHING, read_text
 from trainmaster.api.v1jobs import frameworks
 from trainmaster.api.v1jobs.frameworks import (
     JOB_NAME,
@@ -23,9 +23,12 @@ from trainmaster.api.v1jobs.replicas import ReplicaSpec, read_replicas
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import count
 from trainmaster.jobs.models.ranks import PodPlace
-from trainmaster.jobs.models.training import COMPLETE, FAILED, TrainingJob
+from trainmaster.jobs.models.training import COMPLETE, DEADLINE_EXCEEDED, FAILED, TrainingJob
 
 CREATED, RUNNING, RESTARTING, SUCCEEDED = "Created", "Running", "Restarting", "Succeeded"
+PAST_DEADLINE = "it was active longer than specified deadline"
+"""The end of the message of a job that failed for this reason. As upstream, the reason in the condition is the same for
+all failures."""
 
 
 class V1Job(TrainingJob):
@@ -121,6 +124,10 @@ class V1Job(TrainingJob):
     def restarting_pods(self) -> Sequence[str]:
         """Uids of failed Pods that are counted as restarts and will be deleted."""
         return self.status.get("restartingPods") or ()
+
+    def _read_end_reason(self, condition: Fields) -> str:
+        is_late = read_text(condition, "message").endswith(PAST_DEADLINE)
+        return DEADLINE_EXCEEDED if is_late else super()._read_end_reason(condition)
 
     def read_attempts(self, jobset: JobSet | None) -> tuple[int, int, int | None]:
         return self.restarts, self.restarts, self.backoff_limit

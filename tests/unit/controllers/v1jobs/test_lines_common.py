@@ -19,6 +19,9 @@ from trainmaster.api.v1jobs.frameworks import (
     XGBOOST,
     V1Framework,
 )
+from trainmaster.controllers.explain.reasons import explain
+from trainmaster.jobs.models.v1jobs import MODELS
+from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
 
@@ -124,6 +127,24 @@ def test_c09_the_deadline(deadline: int | None, fails: bool) -> None:
     stage.wait(deadline or 86_400)
     assert stage.conditions[-1][0] == ("Failed" if fails else "Running")
     assert bool(stage.pods) is not fails
+
+
+@EVERY_KIND
+def test_c09_a_deadline_is_the_reason_even_if_a_replica_failed_before(framework: V1Framework) -> None:
+    stage = V1Stage(framework, SHAPES[framework], "ExitCode", runPolicy={"activeDeadlineSeconds": 60})
+    stage.start()
+    stage.set_phase(stage.pods[0], "Failed", 130)
+    stage.play()
+    assert stage.status["failure"]["exitCode"] == 130
+    stage.wait(60)
+    assert stage.status["conditions"][-1]["reason"] == f"{framework.kind}Failed"
+    model = next(model for model in MODELS if model.framework is framework)
+    late = "DeadlineExceeded: Job a has failed because it was active longer than specified deadline"
+    assert model(stage.job).state.sentence == late
+    found = explain(stage.world, "default", "a", Now(stage.now))
+    assert found is not None
+    assert found.sentence == "failed 0s ago (DeadlineExceeded): " + late.partition(": ")[2]
+    assert found.unblock[0] == "raise activeDeadlineSeconds and submit it again"
 
 
 def test_c10_a_running_pod_that_is_deleted_counts_as_failed() -> None:
