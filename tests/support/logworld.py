@@ -13,9 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmaster.api import status
-from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_NAME, JOBSET_UID, REPLICATED_JOB_NAME, RESTART_ATTEMPT
+from trainmaster.api.labels import (
+    COMPLETION_INDEX,
+    JOBSET_NAME,
+    JOBSET_UID,
+    POD_ATTEMPT,
+    REPLICATED_JOB_NAME,
+    RESTART_ATTEMPT,
+)
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.api.v1jobs.frameworks import JOB_NAME, OPERATOR_NAME, PYTORCH, REPLICA_INDEX, REPLICA_TYPE
 from trainmaster.client.contract import DeleteOptions, LogOptions, PatchType, WatchEvent, WatchOptions, WatchStream
 from trainmaster.client.http import Unreachable
 from trainmaster.controllers.install import install_runtimes
@@ -55,6 +63,9 @@ class FindLeftovers:
 class LogWorld:
     """Also implements `jobs.logs.contract.Kept`, and the `Client` protocol by way of the cluster's own."""
 
+    gvr = TRAIN_JOBS
+    container = "node"
+
     def __init__(self, cluster: Cluster, name: str = "job") -> None:
         self._cluster = cluster
         self.name = name
@@ -69,6 +80,7 @@ class LogWorld:
         """While it is cleared, watches receive no events about Pods."""
         self.sight.set()
         self._second = 0
+        self._uids: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster.client, name)
@@ -108,8 +120,13 @@ class LogWorld:
             COMPLETION_INDEX: str(rank),
         }
         body = {"metadata": {"name": pod, "labels": labels}, "spec": _POD_SPEC}
-        await self._cluster.client.create(PODS, body, NAMESPACE)
-        self.runs[pod] = [Run()]
+        await self._create_pod(body)
+
+    async def _create_pod(self, body: Object) -> None:
+        created = await self._cluster.client.create(PODS, body, NAMESPACE)
+        name = created["metadata"]["name"]
+        self._uids[name] = created["metadata"]["uid"]
+        self.runs[name] = [Run()]
 
     async def begin(self, pod: str) -> None:
         await self._report(pod, "Running", {"running": {}})
@@ -146,7 +163,9 @@ class LogWorld:
         assert place is not None
         self._close(pod)
         if keep:
-            self.kept += [FindLeftovers(place, "node", n, tuple(run.lines)) for n, run in enumerate(self.runs[pod])]
+            self.kept += [
+                FindLeftovers(place, self.container, n, tuple(run.lines)) for n, run in enumerate(self.runs[pod])
+            ]
         del self.runs[pod]
         await self._cluster.client.delete(PODS, pod, NAMESPACE, DeleteOptions(grace_seconds=0))
 
@@ -162,7 +181,7 @@ class LogWorld:
 
     async def set_status(self, body: Object) -> None:
         patch = {"status": body}
-        await self._cluster.client.patch(TRAIN_JOBS, self.name, PatchType.MERGE, patch, NAMESPACE, subresource="status")
+        await self._cluster.client.patch(self.gvr, self.name, PatchType.MERGE, patch, NAMESPACE, subresource="status")
 
     def _close(self, pod: str) -> None:
         run = self.runs[pod][-1]
@@ -172,7 +191,14 @@ class LogWorld:
     async def _report(
         self, pod: str, phase: str, state: Object, *, restarts: int = 0, last: Object | None = None
     ) -> None:
-        entry = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": restarts, "state": state}
+        entry = {
+            "name": self.container,
+            "image": "i",
+            "imageID": "",
+            "ready": False,
+            "restartCount": restarts,
+            "state": state,
+        }
         if last is not None:
             entry["lastState"] = last
         patch = {"status": {"phase": phase, "containerStatuses": [entry]}}
@@ -182,7 +208,7 @@ class LogWorld:
 
     async def logs(self, name: str, namespace: str, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:  # noqa: B008 - frozen
         self.asked.append(options)
-        if name not in self.runs:
+        if name not in self.runs or options.uid not in ("", self._uids[name]):
             raise status.not_found(PODS, name)
         run = self.runs[name][-2 if options.previous else -1]
         position = max(0, len(run.lines) - options.tail_lines) if options.tail_lines is not None else 0
@@ -222,3 +248,37 @@ class LogWorld:
     def read(self, log: KeptLog) -> Iterator[Stamped]:
         assert isinstance(log, FindLeftovers)
         return iter(log.lines)
+
+
+class V1LogWorld(LogWorld):
+    """The same with a PyTorchJob, whose Pods have the same names again when they are replaced."""
+
+    gvr = PYTORCH.gvr
+    container = PYTORCH.container
+
+    async def submit(self) -> None:
+        template = {"spec": {"containers": [{"name": self.container, "image": "i"}]}}
+        body = {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": PYTORCH.kind,
+            "metadata": {"name": self.name},
+            "spec": {PYTORCH.replicas_field: {"Worker": {"replicas": 2, "template": template}}},
+        }
+        self.uid = (await self._cluster.client.create(self.gvr, body, NAMESPACE))["metadata"]["uid"]
+
+    async def bind(self, pod: str, *, rank: int = 0, attempt: int = 0) -> None:
+        labels = {
+            JOB_NAME: self.name,
+            OPERATOR_NAME: PYTORCH.controller,
+            REPLICA_TYPE: "worker",
+            REPLICA_INDEX: str(rank),
+        }
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": PYTORCH.kind, "name": self.name, "uid": self.uid}
+        meta = {"name": pod, "labels": labels, "ownerReferences": [{**owner, "controller": True}]}
+        if attempt:
+            meta["annotations"] = {POD_ATTEMPT: str(attempt)}
+        containers = [{"name": self.container, "image": "i"}]
+        await self._create_pod({"metadata": meta, "spec": {**_POD_SPEC, "containers": containers}})
+
+    async def finish(self, kind: str = "Succeeded") -> None:
+        await super().finish(kind)

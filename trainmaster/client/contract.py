@@ -124,6 +124,8 @@ class LogOptions:
     limit_bytes: int | None = None
     stream: str = ""
     """Stdout or Stderr; empty and All are both."""
+    uid: str = ""
+    """Only if the Pod has this uid, otherwise NotFound. Our own extension; Kubernetes ignores it."""
 
 
 class Client(Protocol):

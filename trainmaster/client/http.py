@@ -444,6 +444,7 @@ def _log_query(options: LogOptions) -> dict[str, str]:
         "timestamps": "true" if options.timestamps else "",
         "sinceTime": options.since_time,
         "stream": options.stream,
+        "uid": options.uid,
     }
     for key, number in (
         ("sinceSeconds", options.since_seconds),

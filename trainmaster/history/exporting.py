@@ -73,7 +73,8 @@ def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Se
             for log in logs:
                 for piece in log.pieces:
                     place = log.place
-                    name = f"{root}/logs/{place.attempt}/{place.job}-{place.job_index}-{place.index}/{piece.name}"
+                    rank = f"{place.job}-{place.job_index}-{place.index}{place.uid and f'-{place.uid}'}"
+                    name = f"{root}/logs/{place.attempt}/{rank}/{piece.name}"
                     archive.add(piece, name)
         temporary.rename(path)
     except BaseException:

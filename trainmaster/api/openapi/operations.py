@@ -109,6 +109,7 @@ LOG = (
     Parameter("timestamps", "boolean", "Start each line with its time."),
     Parameter("tailLines", "integer", "Only the last so many lines.", minimum=0),
     Parameter("limitBytes", "integer", "Stop after so many bytes.", minimum=1),
+    Parameter("uid", description="Only if the Pod has this uid. Kubernetes has no such parameter."),
 )
 
 

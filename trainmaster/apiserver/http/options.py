@@ -165,4 +165,5 @@ def read_log_options(query: Query) -> LogOptions:
         tail_lines=tail,
         limit_bytes=limit,
         stream="" if stream == "All" else stream,
+        uid=query.get("uid"),
     )

@@ -14,7 +14,7 @@ import orjson
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import PODS
-from trainmaster.apiserver.http.subresources.logs import PodLogs, check_started, choose_container
+from trainmaster.apiserver.http.subresources.logs import PodLogs, check_started, check_uid, choose_container
 from trainmaster.apiserver.local import LogSource
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.settings import Rest
@@ -47,6 +47,7 @@ def build_log_source(registry: ObjectRegistry, logs: PodLogs) -> LogSource:
         assert kind is not None
         raw: Object = orjson.loads(registry.get(kind, namespace, name).value)
         pod = Pod(raw)
+        check_uid(pod, options.uid)
         container = choose_container(pod, options.container)
         if not pod.node:
             return

@@ -164,7 +164,7 @@ def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive
     chosen = [log for log in kept if _wanted(options, log, kept)]
     if not chosen:
         raise exits.Failure(f"no such log; there are: {rendering.name_logs(kept)}", exits.NOT_FOUND)
-    lone = len({(log.place.attempt, log.place.pod, log.container) for log in chosen}) == 1
+    lone = len({(log.place.attempt, log.place.id, log.container) for log in chosen}) == 1
     for log in chosen:
         prefix = b"" if lone else f"[{rendering.name_log(log)}] ".encode()
         for moment, _, text in read_lines(log):
@@ -174,11 +174,11 @@ def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive
 
 
 def _wanted(options: argparse.Namespace, log: ArchivedLog, kept: list[ArchivedLog]) -> bool:
-    attempt = options.attempt
-    if attempt is None and not options.all_attempts:
-        attempt = max(other.place.attempt for other in kept)
+    is_chosen = options.attempt in (None, log.place.attempt)
+    if options.attempt is None and not options.all_attempts:
+        is_chosen = log.place.round == max(other.place.round for other in kept)
     return (
-        attempt in (None, log.place.attempt)
+        is_chosen
         and options.rank in (None, log.place.index)
         and options.replicated in ("", log.place.job)
         and options.container in ("", log.container)

@@ -1,6 +1,6 @@
 """Print the logs of a TrainJob: all ranks merged by time, each line prefixed with its rank.
 
-  trainmaster logs my-job                 the newest attempt
+  trainmaster logs my-job                 the newest attempt; of a v1 job, such as a PyTorchJob, all of them
   trainmaster logs -f my-job              waits for the start, follows across restarts, ends with the job
   trainmaster logs my-job --rank 1 --attempt 0
   trainmaster logs my-job --step dataset-initializer

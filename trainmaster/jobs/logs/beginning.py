@@ -23,7 +23,7 @@ from trainmaster.jobs.logs.contract import (
     Line,
     LogMark,
     Positions,
-    await_kept,
+    await_rounds,
 )
 from trainmaster.jobs.logs.lines import Position, Stamped, read_last, read_lines, sort_key
 from trainmaster.jobs.lookups import read_parts
@@ -52,14 +52,14 @@ async def read_beginning(
     parts = await read_parts(client, job)
     pods = parts.pods
     if not wanted.last_attempt:
-        newest = max((place.attempt for pod in pods if (place := find_place(pod)) is not None), default=0)
+        newest = max((place.round for pod in pods if (place := find_place(pod)) is not None), default=0)
         earlier = [attempt for attempt in range(newest) if wanted.attempt in (None, attempt)]
-        await await_kept(clock, kept, job.uid, parts.uids, earlier)
+        await await_rounds(clock, kept, job.uid, parts.uids, earlier)
     sources = [source for pod in pods for source in _list_pod_sources(pod, wanted)]
-    alive = {place.pod for pod in pods if (place := find_place(pod)) is not None}
+    alive = {place.id for pod in pods if (place := find_place(pod)) is not None}
     logs = kept.list_logs(job.uid, parts.uids)
     for log in logs:
-        if log.place.pod not in alive and wanted.fits(log.place, log.container):
+        if log.place.id not in alive and wanted.fits(log.place, log.container):
             sources.append(RunSource(log.place, log.container, log.restart, kept=log))
     entries = read_attempts(client, job.namespace, sources, wanted, kept, positions)
     async with aclosing(entries):
@@ -75,12 +75,12 @@ async def read_attempts(
     kept: Kept,
     positions: Positions,
 ) -> AsyncGenerator[Entry, None]:
-    attempts = sorted({source.place.attempt for source in sources if source.place.attempt >= positions.floor})
+    attempts = sorted({source.place.round for source in sources if source.place.round >= positions.floor})
     for attempt in attempts[-1:] if wanted.last_attempt else attempts:
         before, positions.attempt = positions.attempt, attempt
         if (len(attempts) > 1 or before is not None) and before != attempt:
             yield LogMark(ATTEMPT, attempt, f"attempt {attempt}")
-        chosen = [source for source in sources if source.place.attempt == attempt]
+        chosen = [source for source in sources if source.place.round == attempt]
         merged = _merge_sources(client, namespace, chosen, wanted, kept, positions)
         async with aclosing(merged):
             async for entry in merged:
@@ -113,7 +113,7 @@ async def _read_source(
 
     def build(line: Stamped) -> Line:
         time, raw = line
-        return Line(place.attempt, place.job, place.index, source.container, time, raw, source.restart, place.pod)
+        return Line(place.round, place.job, place.index, source.container, time, raw, source.restart, place.id)
 
     if source.kept is not None:
         for line in read_kept(kept, source.kept, wanted, position):
@@ -122,7 +122,11 @@ async def _read_source(
         return
     assert client is not None, "only what was kept can be read without a server"
     options = LogOptions(
-        source.container, previous=source.previous, since_time=wanted.since_time, tail_lines=wanted.tail
+        source.container,
+        previous=source.previous,
+        since_time=wanted.since_time,
+        tail_lines=wanted.tail,
+        uid=place.uid,
     )
     lines = read_lines(client, namespace, place.pod, options, position)
     try:
@@ -132,13 +136,13 @@ async def _read_source(
     except NotFound:
         # The Pod was deleted in the meantime; its log may have been kept.
         for log in kept.list_logs("", {place.jobset}):
-            if (log.place.pod, log.container, log.restart) == (place.pod, source.container, source.restart):
+            if (log.place.id, log.container, log.restart) == (place.id, source.container, source.restart):
                 for line in read_kept(kept, log, wanted, position):
                     yield build(line)
     except StatusError as error:
         if error.code != 400:
             raise
-        yield LogMark(GAP, place.attempt, f"no log of {place.job} {place.index}: {error.message}")
+        yield LogMark(GAP, place.round, f"no log of {place.job} {place.index}: {error.message}")
 
 
 def read_kept(kept: Kept, log: KeptLog, wanted: JobLogOptions, position: Position) -> Iterator[Stamped]:
@@ -169,9 +173,9 @@ async def _merge_sources(
     kept: Kept,
     positions: Positions,
 ) -> AsyncGenerator[Entry, None]:
-    """The requested lines sorted by time. A rank has several sources if a container was restarted, or if the job was
-    suspended and resumed; `tail` counts its lines in all of them."""
-    ranks = {source.place.pod: (source.place.job, source.place.job_index, source.place.index) for source in sources}
+    """The requested lines sorted by time. A rank has several sources if a container was restarted, if its Pod was
+    replaced, or if the job was suspended and resumed; `tail` counts its lines in all of them."""
+    ranks = {source.place.id: source.place.seat for source in sources}
     merged = _merge_lines(client, namespace, sources, wanted, kept, positions)
     async with aclosing(merged):
         if wanted.tail is None or len(set(ranks.values())) == len(sources):
@@ -219,7 +223,7 @@ async def _merge_lines(
     # The runs of a container are read one after the other.
     chains: dict[tuple[str, str], deque[AsyncGenerator[Entry, None]]] = {}
     for source, reader in sorted(readers, key=lambda entry: entry[0].restart):
-        chains.setdefault((source.place.pod, source.container), deque()).append(reader)
+        chains.setdefault((source.place.id, source.container), deque()).append(reader)
     order = list(chains.values())
     count = 0
     try:

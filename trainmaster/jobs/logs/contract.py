@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
@@ -19,9 +19,9 @@ _PAUSES = (0.1, 0.2, 0.4, 0.8, 1.5)
 @dataclass(frozen=True, slots=True)
 class Line:
     attempt: int
-    """The attempt of the gang, from 0."""
+    """The attempt of the gang, from 0; always 0 for a v1 job."""
     job: str
-    """The replicated job: `node`, `launcher`, `dataset-initializer`."""
+    """The replicated job (`node`, `launcher`, `dataset-initializer`) or the replica type."""
     rank: int
     """The node within that job, from 0."""
     container: str
@@ -32,6 +32,7 @@ class Line:
     restart: int = 0
     """The restart of the container within its Pod."""
     pod: str = ""
+    """Identifies the Pod: `PodPlace.id`."""
 
     @property
     def text(self) -> str:
@@ -108,18 +109,26 @@ class NothingKept:
         return iter(())
 
 
-async def await_kept(clock: Clock, kept: Kept, job: str, jobsets: Collection[str], attempts: Collection[int]) -> None:
-    """Waits until logs of each of these attempts are kept, but not for long, because an attempt may have no logs."""
+async def await_kept(
+    clock: Clock, kept: Kept, job: str, jobsets: Collection[str], has_all: Callable[[list[PodPlace]], bool]
+) -> None:
+    """Waits until all logs that the caller expects are kept, but not for long, because a Pod may have no logs."""
     if isinstance(kept, NothingKept):
         return
-    for pause in _PAUSES if attempts else ():
-        if {log.place.attempt for log in kept.list_logs(job, jobsets)}.issuperset(attempts):
+    for pause in _PAUSES:
+        if has_all([log.place for log in kept.list_logs(job, jobsets)]):
             return
         await clock.sleep(pause)
 
 
+async def await_rounds(clock: Clock, kept: Kept, job: str, jobsets: Collection[str], rounds: Collection[int]) -> None:
+    """Waits until a log of each of these attempts is kept."""
+    if rounds:
+        await await_kept(clock, kept, job, jobsets, lambda places: {one.round for one in places}.issuperset(rounds))
+
+
 class Positions:
-    """How far each log was read, by Pod and container. Shared by `beginning` and `following`."""
+    """How far each log was read, by Pod (`PodPlace.id`) and container. Shared by `beginning` and `following`."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Position] = {}
@@ -139,18 +148,34 @@ class Positions:
         return positions
 
     def find(self, place: PodPlace, container: str) -> Position | None:
-        return self._known.get((place.pod, container))
+        return self._known.get((place.id, container))
 
     def get(self, place: PodPlace, container: str) -> Position:
-        return self._known.setdefault((place.pod, container), Position(restart=-1))
+        return self._known.setdefault((place.id, container), Position(restart=-1))
 
     def finish(self, place: PodPlace, container: str, restart: int) -> None:
-        self._done.add((place.pod, container, restart))
+        self._done.add((place.id, container, restart))
 
     def is_finished(self, place: PodPlace, container: str, restart: int) -> bool:
         """Whether the run was read to its end, or a later one was started."""
-        position = self._known.get((place.pod, container))
-        return (place.pod, container, restart) in self._done or (position is not None and position.restart > restart)
+        position = self._known.get((place.id, container))
+        return (place.id, container, restart) in self._done or (position is not None and position.restart > restart)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTurn:
+    """When the reader of a container may start."""
+
+    attempt: tuple[int, int]
+    """(JobSet, attempt)"""
+    seat: tuple[str, int, int]
+    container: str
+    number: int
+
+    def comes_before(self, other: ReaderTurn) -> bool:
+        if self.attempt != other.attempt:
+            return self.attempt < other.attempt
+        return (self.seat, self.container) == (other.seat, other.container) and self.number < other.number
 
 
 def is_passing(error: Exception) -> bool:

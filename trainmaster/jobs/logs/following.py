@@ -2,13 +2,14 @@
 
 Watches (of the job, its JobSet if it has one, and its Pods) maintain the state of the job. Each container of each Pod
 has a reader, which puts lines into one bounded queue. Readers of an attempt start only after those of earlier attempts
-have finished. Iterate and close it in the same task.
+have finished; if only the Pod of one rank was replaced, only the readers of that rank wait. Iterate and close it in the
+same task.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -31,10 +32,13 @@ from trainmaster.jobs.logs.contract import (
     Line,
     LogMark,
     Positions,
+    ReaderTurn,
     await_kept,
+    await_rounds,
     is_passing,
 )
 from trainmaster.jobs.logs.lines import Stamped, read_lines
+from trainmaster.jobs.logs.places import identify_pod
 from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, is_running
@@ -74,11 +78,13 @@ class _Follower:
         self._jobsets: list[str] = [] if job.has_jobset else [job.uid]
         """Uids in the order in which they were seen, as in `PodPlace.jobset` of its Pods."""
         self._pods: dict[str, Object] = {}
+        """By `PodPlace.id`."""
         self._floor = positions.floor
         if wanted.last_attempt and positions.attempt is not None:
             self._floor = positions.attempt
-        self._reading: dict[tuple[str, str], tuple[int, int]] = {}
-        """(Pod, container) -> (JobSet, attempt) of active readers."""
+        self._reading: dict[tuple[str, str], ReaderTurn] = {}
+        """By (Pod, container), of active readers."""
+        self._numbers = 0
         self._read: set[tuple[str, str]] = set()
         self._attempts: set[int] = set()
         """The attempts that have had a reader."""
@@ -151,11 +157,10 @@ class _Follower:
             self._jobsets.append(jobset.uid)
 
     def _see_pod(self, obj: Object, gone: bool) -> None:
-        name = obj["metadata"]["name"]
         if gone:
-            self._pods.pop(name, None)
+            self._pods.pop(identify_pod(obj), None)
         else:
-            self._pods[name] = obj
+            self._pods[identify_pod(obj)] = obj
 
     def _hear_trouble(self, error: Exception) -> None:
         if isinstance(error, StatusError) and error.code in (401, 403):
@@ -200,30 +205,33 @@ class _Follower:
             return False
         self._jobsets += sorted(parts.uids.difference(self._jobsets))
         for pod in parts.pods:
-            self._pods.setdefault(pod["metadata"]["name"], pod)
+            self._pods.setdefault(identify_pod(pod), pod)
         return True
 
     def _start_readers(self, scope: Scope) -> None:
         for pod in sorted(self._pods.values(), key=lambda pod: pod["metadata"]["name"]):
             place = find_place(pod)
-            if place is None or place.jobset not in self._jobsets or place.attempt < self._floor:
+            if place is None or place.jobset not in self._jobsets or place.round < self._floor:
                 continue
             for container, _ in Pod(pod).list_states():
-                key = (place.pod, container)
+                key = (place.id, container)
                 if key in self._reading or key in self._read or not self.wanted.fits(place, container):
                     continue
-                turn = (self._jobsets.index(place.jobset), place.attempt)
-                self._attempts.add(place.attempt)
+                self._numbers += 1
+                turn = ReaderTurn(
+                    (self._jobsets.index(place.jobset), place.round), place.seat, container, self._numbers
+                )
+                self._attempts.add(place.round)
                 self._reading[key] = turn
                 scope.spawn(self._run_reader(place, container, turn), name=f"joblogs.{place.pod}.{container}")
 
-    async def _run_reader(self, place: PodPlace, container: str, turn: tuple[int, int]) -> None:
-        while any(other < turn for other in self._reading.values()):
+    async def _run_reader(self, place: PodPlace, container: str, turn: ReaderTurn) -> None:
+        while any(other.comes_before(turn) for other in self._reading.values()):
             await self.wait()
         try:
-            await _Reader(self, place, container, turn).read()
+            await _Reader(self, place, container, turn.attempt).read()
         finally:
-            key = (place.pod, container)
+            key = (place.id, container)
             self._read.add(key)
             self._reading.pop(key, None)
             self._notify()
@@ -268,17 +276,28 @@ class _Follower:
         end = (self.positions.attempt or 0) + 1 if before is None else before
         wanted = self.wanted.attempt
         missing = {number for number in range(self._floor, end) if wanted in (None, number)} - self._attempts
-        await await_kept(self.clock, self.kept, self._job.uid, self._jobsets, missing)
-        logs = [
+        await await_rounds(self.clock, self.kept, self._job.uid, self._jobsets, missing)
+        logs = [log for log in self._list_unread() if before is None or log.place.round < before]
+        await self._put_leftovers(logs)
+
+    async def fill_rank(self, place: PodPlace, container: str) -> None:
+        """Returns the kept logs of earlier Pods of a rank that no watch has seen, before those of this Pod."""
+        await self._put_leftovers(
+            [log for log in self._list_unread() if (log.place.seat, log.container) == (place.seat, container)]
+        )
+
+    def _list_unread(self) -> list[KeptLog]:
+        return [
             log
             for log in self.kept.list_logs(self._job.uid, self._jobsets)
-            if self._floor <= log.place.attempt
-            and (before is None or log.place.attempt < before)
+            if self._floor <= log.place.round
             and self.wanted.fits(log.place, log.container)
-            and (log.place.pod, log.container) not in self._reading
-            and (log.place.pod, log.container) not in self._read
+            and (log.place.id, log.container) not in self._reading
+            and (log.place.id, log.container) not in self._read
             and not self.positions.is_finished(log.place, log.container, log.restart)
         ]
+
+    async def _put_leftovers(self, logs: Sequence[KeptLog]) -> None:
         entries = read_leftovers(logs, replace(self.wanted, tail=None), self.kept, self.positions)
         async with aclosing(entries):
             async for entry in entries:
@@ -287,25 +306,32 @@ class _Follower:
     # Called by readers
 
     def find_pod(self, place: PodPlace) -> Object | None:
-        return self._pods.get(place.pod)
+        """None if it is gone, even if another one has its name."""
+        return self._pods.get(place.id)
 
     async def renew(self, place: PodPlace) -> bool:
         """Reads one Pod from the server, in case the watch lags behind. Returns False if the server does not answer;
         retry later."""
         try:
-            self._pods[place.pod] = await self.client.get(PODS, place.pod, self.namespace)
+            found = await self.client.get(PODS, place.pod, self.namespace)
+            if identify_pod(found) != place.id:
+                self._pods.pop(place.id, None)
+            self._pods[identify_pod(found)] = found
         except NotFound:
-            self._pods.pop(place.pod, None)
+            self._pods.pop(place.id, None)
         except (StatusError, OSError) as error:
             return not is_passing(error)
         return True
 
     async def await_kept(self, place: PodPlace) -> None:
-        await await_kept(self.clock, self.kept, self._job.uid, self._jobsets, {place.attempt})
+        def has_it(places: list[PodPlace]) -> bool:
+            return any(one.id == place.id for one in places)
+
+        await await_kept(self.clock, self.kept, self._job.uid, self._jobsets, has_it)
 
     def list_kept(self, place: PodPlace, container: str) -> list[KeptLog]:
         logs = self.kept.list_logs(self._job.uid, self._jobsets)
-        return [log for log in logs if log.place.pod == place.pod and log.container == container]
+        return [log for log in logs if log.place.id == place.id and log.container == container]
 
     @property
     def over(self) -> bool:
@@ -315,10 +341,10 @@ class _Follower:
 class _Reader:
     """Reads one container of one Pod, with all its runs."""
 
-    def __init__(self, follower: _Follower, place: PodPlace, container: str, turn: tuple[int, int]) -> None:
+    def __init__(self, follower: _Follower, place: PodPlace, container: str, attempt: tuple[int, int]) -> None:
         self._follower = follower
         self._wanted = replace(follower.wanted, tail=None)
-        self._place, self._container, self._turn = place, container, turn
+        self._place, self._container, self._attempt = place, container, attempt
         self._fresh = follower.positions.find(place, container) is None
         self._position = follower.positions.get(place, container)
         if self._position.restart < 0:
@@ -327,6 +353,8 @@ class _Reader:
         """The current run was read to its end."""
         self._in_order = False
         """The last stream of the current run ended without an error, so the run has most likely ended."""
+        self._has_predecessors = bool(place.uid)
+        """Whether earlier Pods of the rank may have logs that were not returned yet."""
         self._backoff = Backoff(_RETRY)
 
     async def read(self) -> None:
@@ -391,8 +419,17 @@ class _Reader:
         A log may end because the container terminated, or because a stopping server closed the connection cleanly. So
         the run counts as complete only if it was known to have ended before the request.
         """
+        if self._has_predecessors:
+            self._has_predecessors = False
+            await self._follower.fill_rank(self._place, self._container)
         is_last = previous or self._has_ended()
-        options = LogOptions(self._container, not previous, previous, since_time=self._wanted.since_time)
+        options = LogOptions(
+            self._container,
+            follow=not previous,
+            previous=previous,
+            since_time=self._wanted.since_time,
+            uid=self._place.uid,
+        )
         lines = read_lines(self._follower.client, self._follower.namespace, self._place.pod, options, self._position)
         try:
             async with aclosing(lines):
@@ -447,14 +484,14 @@ class _Reader:
             await self._say_gap("the Pod went before its log could be read")
 
     async def _put(self, line: Stamped) -> None:
-        await self._follower.mark(self._turn)
+        await self._follower.mark(self._attempt)
         time, raw = line
         place, restart = self._place, self._position.restart
         await self._follower.queue.put(
-            Line(place.attempt, place.job, place.index, self._container, time, raw, restart, place.pod)
+            Line(place.round, place.job, place.index, self._container, time, raw, restart, place.id)
         )
 
     async def _say_gap(self, why: str) -> None:
-        await self._follower.mark(self._turn)
+        await self._follower.mark(self._attempt)
         text = f"something is missing of {self._place.job} {self._place.index}: {why}"
-        await self._follower.queue.put(LogMark(GAP, self._place.attempt, text))
+        await self._follower.queue.put(LogMark(GAP, self._place.round, text))

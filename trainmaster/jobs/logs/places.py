@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_spec
 from trainmaster.api.training.steps import list_container_names
 from trainmaster.client.contract import Client
@@ -22,6 +23,12 @@ class LogSource(NamedTuple):
     """The replicated job."""
     rank: int
     container: str
+
+
+def identify_pod(pod: Object) -> str:
+    """`PodPlace.id`; the name of a Pod that belongs to no training job."""
+    place = find_place(pod)
+    return pod["metadata"]["name"] if place is None else place.id
 
 
 async def list_log_sources(client: Client, job: TrainingJob, kept: Kept) -> set[LogSource]:

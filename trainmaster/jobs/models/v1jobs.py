@@ -54,6 +54,7 @@ class V1Job(TrainingJob):
             job_index=0,
             index=find_count(labels.get(REPLICA_INDEX)) or 0,
             pod=meta["name"],
+            uid=meta["uid"],
         )
 
     @classmethod

@@ -156,7 +156,7 @@ def build_workers(pods: Sequence[Pod]) -> list[Object]:
 
 
 def _sort_key(place: PodPlace) -> tuple[str, int, int, str]:
-    return place.job, place.job_index, place.index, place.pod
+    return *place.seat, place.pod
 
 
 def build_worker(place: PodPlace, pod: Pod) -> Object:

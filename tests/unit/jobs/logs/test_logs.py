@@ -34,12 +34,17 @@ async def collect(world: LogWorld, wanted: JobLogOptions, *, kept: bool = True) 
         return [show(entry) async for entry in lines]
 
 
-def read(*acts: Act, wanted: JobLogOptions = JobLogOptions(), kept: bool = True) -> list[str]:  # noqa: B008 - frozen
+def read(
+    *acts: Act,
+    wanted: JobLogOptions = JobLogOptions(),  # noqa: B008 - frozen
+    kept: bool = True,
+    make: type[LogWorld] = LogWorld,
+) -> list[str]:
     """What is read after all acts."""
 
     async def main() -> list[str]:
         async with running_cluster() as cluster:
-            world = LogWorld(cluster)
+            world = make(cluster)
             await world.submit()
             for act in acts:
                 await act(world)
@@ -48,12 +53,12 @@ def read(*acts: Act, wanted: JobLogOptions = JobLogOptions(), kept: bool = True)
     return run_virtual(main())
 
 
-def follow(*acts: Act, wanted: JobLogOptions = FOLLOW, kept: bool = True) -> list[str]:
+def follow(*acts: Act, wanted: JobLogOptions = FOLLOW, kept: bool = True, make: type[LogWorld] = LogWorld) -> list[str]:
     """What a follower reads that was there from the first act on; the acts are a second apart."""
 
     async def main() -> list[str]:
         async with running_cluster() as cluster, asyncio.TaskGroup() as group:
-            world = LogWorld(cluster)
+            world = make(cluster)
             await world.submit()
             reading = group.create_task(collect(world, wanted, kept=kept))
             for act in acts:

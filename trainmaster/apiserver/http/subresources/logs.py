@@ -15,6 +15,7 @@ from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.messages import TEXT, ApiRequest, Response
@@ -45,6 +46,7 @@ class LogHandler:
         options = read_log_options(request.query)
         raw: Object = orjson.loads(self._registry.get(kind, route.namespace, route.name).value)
         pod = Pod(raw)
+        check_uid(pod, options.uid)
         container = choose_container(pod, options.container)
         if not pod.node:
             return Response(b"", content_type=TEXT)
@@ -52,6 +54,12 @@ class LogHandler:
         if self._logs is None:
             raise StatusError(501, "NotImplemented", "this server runs no Pods and has no logs")
         return StreamResponse(self._logs.read(raw, container, options), content_type=TEXT, head_first=options.follow)
+
+
+def check_uid(pod: Pod, wanted: str) -> None:
+    """Raises NotFound if the Pod that a client means is gone and another one has its name."""
+    if wanted not in ("", pod.uid):
+        raise status.not_found(PODS, pod.name)
 
 
 def choose_container(pod: Pod, name: str) -> str:
