@@ -25,6 +25,7 @@ from trainmaster.node.shims.supervisor import AttemptEnded, Began
 from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
 from trainmaster.shim.warm import ENVIRON
+from trainmaster.version import PACKAGE
 
 pytestmark = pytest.mark.node
 
@@ -114,12 +115,20 @@ class Pair:
         return name
 
 
-def run(tmp_path: Path, test: Callable[[Pair], Awaitable[None]], level: str = PLAIN) -> None:
+def run(
+    tmp_path: Path,
+    test: Callable[[Pair], Awaitable[None]],
+    level: str = PLAIN,
+    *,
+    packages: tuple[str, ...] = (),
+    imports: tuple[str, ...] = IMPORTS,
+) -> None:
     async def main() -> None:
         work = tmp_path / "work"
         work.mkdir()
-        layer = layers.make_shared(tmp_path / "layers", layers.read_base(os.path.realpath(sys.prefix)))
-        wish = WarmZygote("test", layer, IMPORTS, "the tests' own")
+        base = layers.read_base(os.path.realpath(sys.prefix))
+        layer = layers.make_shared(tmp_path / "layers", replace(base, packages=(*base.packages, *packages)))
+        wish = WarmZygote("test", layer, imports, "the tests' own")
         async with supervising(tmp_path / "pods", level=level) as shims:
             await shims.supervisor.ensure_warm(wish)
             await test(Pair(shims, wish, work))
@@ -147,6 +156,46 @@ def test_a_program_sees_the_same_whether_it_begins_warm_or_cold(tmp_path: Path, 
             assert seen[1] == seen[0]
 
     run(tmp_path, test, level)
+
+
+HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+AGENT = f"""
+import os, sys
+from {HANDLER} import SubprocessHandler
+worker = SubprocessHandler()._popen((sys.executable, "-u", "worker.py", "one"), dict(os.environ))
+sys.exit(worker.wait())
+"""
+TORCH = """
+import types
+cuda = types.SimpleNamespace(is_initialized=lambda: False)
+default_generator = types.SimpleNamespace(seed=lambda: None)
+def set_num_threads(number): pass
+"""
+STARTS_WORKERS = """
+import subprocess
+class SubprocessHandler:
+    _stdout = _stderr = None
+    def _popen(self, args, env):
+        return subprocess.Popen(args=args, env=env, start_new_session=True)
+"""
+
+
+def test_a_worker_of_torchrun_sees_the_same_whether_it_begins_warm_or_cold(tmp_path: Path) -> None:
+    """The environment contains Trainmaster itself, as after `pip install torch trainmaster`."""
+    module = tmp_path.joinpath("packages", *HANDLER.split(".")).with_suffix(".py")
+    module.parent.mkdir(parents=True)
+    module.write_text(STARTS_WORKERS)
+    (tmp_path / "packages" / "torch" / "__init__.py").write_text(TORCH)
+
+    async def test(it: Pair) -> None:
+        show = "    import trainmaster\n    print(json.dumps(see()))\n"
+        it.write("worker.py", LOOK + "if __name__ == '__main__':\n" + show)
+        cold, warm = await it.both(it.write("torchrun", AGENT))
+        seen = [json.loads(text.replace(f"pod-{own}/", "pod/")) for text, own in ((cold, 1), (warm, 2))]
+        assert seen[1] == seen[0]
+
+    ours = str(Path(PACKAGE).parent)
+    run(tmp_path, test, packages=(str(tmp_path / "packages"), ours), imports=(*IMPORTS, HANDLER))
 
 
 ADDRESS = re.compile(" at 0x[0-9a-f]+")

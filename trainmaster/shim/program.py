@@ -104,8 +104,8 @@ class WarmProgram:
         sys.argv[:] = [first, *command.arguments]
         sys.orig_argv[:] = list(self._argv)
         sys.executable = self._executable
-        if self._package in sys.path:
-            sys.path.remove(self._package)
+        if sys.path[0] == self._package:  # not for a worker of torchrun, whose agent has already been prepared
+            del sys.path[0]
         sys.path[0] = "" if command.kind == "code" else warm.find_folder(command)
         sys.path_importer_cache.pop(self._package, None)
         for name in warm.get_warm_state().modules:
