@@ -59,6 +59,8 @@ class ScriptedNode:
     script: Script = succeed
     seconds: float = 5.0
     """How long a Pod runs before it ends by itself."""
+    words: str = "step 3\nValueError: run {run}"
+    """The last output of a Pod that fails."""
     started: list[str] = field(default_factory=list)
     _runs: dict[tuple[str, int | None], int] = field(default_factory=dict)
 
@@ -103,7 +105,7 @@ class ScriptedNode:
             return
         await clock.sleep(self.get_seconds(pod))
         ended: Object = {"exitCode": code, "startedAt": moment, "finishedAt": format_time(clock.now())}
-        ended |= {"reason": "Script"} if code == 0 else {"reason": "Error", "message": f"step 3\nValueError: run {run}"}
+        ended |= {"reason": "Script"} if code == 0 else {"reason": "Error", "message": self.words.format(run=run)}
         container = _container(pod, {"terminated": ended}, ready=False)
         phase = "Succeeded" if code == 0 else "Failed"
         await _report(client, pod, {"phase": phase, "conditions": [], "containerStatuses": [container]})

@@ -226,6 +226,19 @@ def test_suspending_deletes_pods_and_services_and_resuming_starts_the_clock_agai
     flow(body, lambda pod, run: -1)
 
 
+def test_a_job_fails_with_the_longest_output_that_is_kept() -> None:
+    async def main() -> None:
+        node = ScriptedNode(
+            lambda pod, run: 1, words="\n".join(f"line {number:03d} " + 100 * "x" for number in range(40))
+        )
+        async with running_plant(node, runtimes=False) as plant:
+            await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1})))
+            job = await plant.wait_for(PYTORCH.gvr, "a", has("Failed"))
+            assert len(job["status"]["failure"]["message"]) > 1024
+
+    run_virtual(main(), limit=86_400)
+
+
 @pytest.mark.parametrize("restart", ["Never", "ExitCode"])
 def test_pods_that_end_because_of_a_suspension_have_not_failed(restart: str) -> None:
     async def body(plant: Plant) -> None:

@@ -72,7 +72,8 @@ _STATUS: Raw = {
         "type": "object",
         "props": {
             **dict.fromkeys(("attempt", "jobIndex", "rank", "exitCode", "signal"), _NUMBER),
-            **dict.fromkeys(("job", "replicatedJob", "pod", "container", "reason", "message"), _TEXT),
+            **dict.fromkeys(("job", "replicatedJob", "pod", "container", "reason"), _TEXT),
+            "message": _LONG_TEXT,
             "finishedAt": _TIME,
         },
         "required": ["attempt", "job", "pod"],
