@@ -128,7 +128,7 @@ class Images:
             prefix=found.prefix,
             programs=(f"{layer}/bin", *own, *self._list_programs(found.below)),
             layer=layer,
-            packages=found.base.packages,
+            packages=(*found.base.packages, *self._list_sources(found.below)),
             made=found.made is not None,
             command=rule.command,
             default_args=rule.default_args,
@@ -141,7 +141,11 @@ class Images:
         )
 
     def _list_shown(self, below: Base) -> tuple[str, ...]:
-        return (*below.list_prefixes(), *list_interpreter_paths(below), *self._list_sources(below))
+        return (*self._list_prefixes(below), *list_interpreter_paths(below), *self._list_sources(below))
+
+    def _list_prefixes(self, base: Base) -> list[str]:
+        """Including environments that a `.pth` file refers to."""
+        return list(dict.fromkeys((*base.list_prefixes(), *layers.list_prefixes(self._list_sources(base)))))
 
     async def follow(self, clock: Clock) -> None:
         """Runs forever: removes what was installed for a namespace when the namespace is deleted."""
@@ -231,7 +235,9 @@ class Images:
         return self._shared[found.prefix]
 
     def _list_programs(self, base: Base) -> list[str]:
-        return [place for prefix in base.list_prefixes() for place in (self._make_programs(prefix), f"{prefix}/bin")]
+        return [
+            place for prefix in self._list_prefixes(base) for place in (self._make_programs(prefix), f"{prefix}/bin")
+        ]
 
     def _make_programs(self, prefix: str) -> str:
         """Created again after something was installed into the environment."""

@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ _PTH = layer_hook.BELOW
 _HOOK = layer_hook.NAME
 _LIBRARY = "library"
 _OURS = ("__init__.py", "checkpoint.py", "progress.py", "py.typed", "version.py")
+_PLACE = re.compile(r"(.*)/lib(?:64)?/python3(?:\.\d+)?/(?:site|dist)-packages")
+_SHARES_SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.IGNORECASE | re.MULTILINE)
 _TRAMPOLINE = re.compile(rb"^'''exec' .*$", re.MULTILINE)
 
 
@@ -43,8 +45,14 @@ class Base:
 
     def list_prefixes(self) -> list[str]:
         """Its own prefix and those of the environments below it, from which it takes packages and programs."""
-        below = (str(Path(place).parents[2]) for place in self.packages)
-        return [prefix for prefix in dict.fromkeys((self.prefix, *below)) if os.path.isdir(f"{prefix}/bin")]
+        return list_prefixes((f"{self.prefix}/lib/python{self.version}/site-packages", *self.packages))
+
+
+def list_prefixes(places: Iterable[str]) -> list[str]:
+    """The environments with programs to which directories of packages belong."""
+    matches = (_PLACE.fullmatch(place) for place in places)
+    found = dict.fromkeys(match.group(1) for match in matches if match is not None)
+    return [prefix for prefix in found if os.path.isdir(f"{prefix}/bin")]
 
 
 class BaseError(Exception):
@@ -66,7 +74,25 @@ def read_base(prefix: str) -> Base:
     below = os.path.realpath(python)
     # A layer over a layer must see all layers below.
     chain = [entry for place in places for entry in _read_chain(place)]
-    return Base(prefix, below, version, tuple(dict.fromkeys((*places, *chain))))
+    system = _list_system_packages(below, version) if _shares_system_packages(prefix) else []
+    return Base(prefix, below, version, tuple(dict.fromkeys((*places, *chain, *system))))
+
+
+def _shares_system_packages(prefix: str) -> bool:
+    """Whether it is a venv made with `--system-site-packages`."""
+    try:
+        return _SHARES_SYSTEM.search(Path(prefix, "pyvenv.cfg").read_text(errors="replace")) is not None
+    except OSError:
+        return False
+
+
+def _list_system_packages(interpreter: str, version: str) -> list[str]:
+    """In the order of Python's `site`; Debian has directories of its own."""
+    system = str(Path(interpreter).parents[1])
+    found = [f"{system}/lib/python{version}/{name}" for name in ("site-packages", "dist-packages")]
+    if system == "/usr":
+        found = [f"/usr/local/lib/python{version}/dist-packages", "/usr/lib/python3/dist-packages", *found]
+    return [place for place in found if os.path.isdir(place)]
 
 
 def _read_chain(place: str) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
 import sys
+import venv
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +262,26 @@ def test_a_layer_is_made_once_and_lies_over_its_base(tmp_path: Path) -> None:
     assert set(base.packages) <= set(above.packages)
     assert above.interpreter == base.interpreter
     assert above.list_prefixes() == [str(layer), *base.list_prefixes()], "programs come from all of them"
+
+
+def test_a_layer_sees_what_its_base_takes_from_the_system(tmp_path: Path) -> None:
+    """The base is a venv of `--system-site-packages`, the usual way to add to an image's own torch."""
+    other = tmp_path / "other" / "lib" / "python3.11" / "site-packages"
+    other.mkdir(parents=True)
+    (tmp_path / "other" / "bin").mkdir()
+    venv.create(tmp_path / "env", system_site_packages=True, symlinks=True)
+    own = f"{tmp_path}/env/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    Path(own, "other.pth").write_text(f"{other}\n")
+    base = layers.read_base(str(tmp_path / "env"))
+    layer = layers.make_shared(tmp_path / "root", base)
+    show = "import sys; print([place for place in sys.path if 'packages' in place])"
+    expected, found = (
+        ast.literal_eval(subprocess.check_output([f"{prefix}/bin/python3", "-I", "-c", show], text=True))
+        for prefix in (tmp_path / "env", layer)
+    )
+    assert [place for place in found if not place.startswith(layer)] == expected
+    assert layers.list_prefixes((*base.packages, str(other), "/src/tool"))[0] == str(tmp_path / "env")
+    assert layers.list_prefixes((str(other), "/src/tool")) == [str(tmp_path / "other")]
 
 
 def test_scripts_are_copied_without_the_name_of_their_interpreter(tmp_path: Path) -> None:
