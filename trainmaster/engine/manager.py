@@ -29,7 +29,7 @@ from trainmaster.engine.metrics import PASSES, QUEUE_DEPTH, SECONDS, WRITES
 from trainmaster.engine.plan import Perform, Plan
 from trainmaster.engine.queue import QueuePace, WorkQueue
 from trainmaster.engine.request import Request
-from trainmaster.engine.source import ChangeSource, is_report, wait_for_nothing
+from trainmaster.engine.source import ChangeSource, find_owner_kind, is_report, wait_for_nothing
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -117,11 +117,16 @@ class Manager:
             queue = self._queues[controller.name]
             own = controller.kind == gvr
             targets.extend((queue, source, own) for source in controller.sources if source.gvr == gvr)
+        owners = dict.fromkeys(source.owner for _, source, _ in targets if source.owner)
+        by_owner = {kind: [one for one in targets if one[1].owner in ("", kind)] for kind in owners}
+        unowned = [one for one in targets if not one[1].owner]
 
         view = self._view
 
         def notice(obj: Object) -> None:
-            for queue, source, own in targets:
+            # An object without a controller may concern any of them.
+            kind = find_owner_kind(obj) if by_owner else ""
+            for queue, source, own in by_owner.get(kind, unowned) if kind else targets:
                 for request in source.requests(view, obj):
                     delay = 0.0 if source.delay is wait_for_nothing else source.delay(view, obj)
                     if delay > 0:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import list_items
 from trainmaster.client.view import View
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.objects import ObjectModel
@@ -50,6 +51,17 @@ class ChangeSource:
     requests: Mapper
     delay: Callable[[View, Object], float] = wait_for_nothing
     """Seconds before the pass. If a pass is expensive, it then handles many changes at once."""
+    owner: str = ""
+    """If given, `requests` is not called for objects whose controller is of another kind. With many controllers of the
+    same children, a change then costs as much as with one."""
+
+
+def find_owner_kind(obj: Object) -> str:
+    """The kind of the controller of the object; "" if it has none."""
+    for owner in list_items(obj["metadata"], "ownerReferences"):
+        if owner.get("controller"):
+            return str(owner.get("kind", ""))
+    return ""
 
 
 def map_to_self(view: View, obj: Object) -> Iterable[Request]:

@@ -66,6 +66,53 @@ def count(metrics: Metrics, result: str) -> int:
     return 0
 
 
+def test_a_source_of_owned_objects_hears_of_its_own_kind_and_of_orphans() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def build(kind: str) -> Controller:
+        def map_child(view: View, obj: Object) -> Sequence[Request]:
+            asked.append((kind, obj["metadata"]["name"]))
+            return ()
+
+        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
+            return NOTHING
+
+        return Controller(kind, CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_child, owner=kind),), kind)
+
+    def make_owned(name: str, kind: str, **fields: bool) -> Object:
+        reference = {"apiVersion": "example.com/v1", "kind": kind, "name": "o", "uid": "u", **fields}
+        config = make_config(name)
+        config["metadata"]["ownerReferences"] = [reference]
+        return config
+
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            feed = WatchFeed(cluster.client, cluster.clock)
+            recorder = EventRecorder(cluster.client, cluster.clock)
+            manager = Manager(
+                [build("A"), build("B")],
+                view=cluster.view,
+                feed=feed,
+                apply=apply_in_one(cluster.client),
+                recorder=recorder,
+                clock=cluster.clock,
+            )
+            async with manager.running():
+                for config in (
+                    make_owned("of-a", "A", controller=True),
+                    make_owned("of-c", "C", controller=True),
+                    make_owned("not-controlled", "A"),
+                    make_config("orphan"),
+                ):
+                    await cluster.client.create(CONFIG_MAPS, config, "default")
+                await asyncio.sleep(1)
+
+    run_virtual(main())
+    ours = {"of-a", "of-c", "not-controlled", "orphan"}
+    assert {name for kind, name in asked if kind == "A"} & ours == {"of-a", "not-controlled", "orphan"}
+    assert {name for kind, name in asked if kind == "B"} & ours == {"not-controlled", "orphan"}
+
+
 @pytest.mark.parametrize("in_order", [False, True], ids=["as one transaction", "in order"])
 def test_a_plan_is_carried_out_and_its_events_follow(in_order: bool) -> None:
     def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:

@@ -7,15 +7,19 @@ The ledger reads it for each JobSet. Existing Pods are counted with their own re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trainmaster.api.meta import Fields
 from trainmaster.api.pods.requests import Amounts, add_into, compute_maxima, count_requests
 from trainmaster.api.reading import list_items, read_fields, read_text
 from trainmaster.controllers.waiting import PASSING, find_annotated
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.v1jobs import V1Job
+
+ModelT = TypeVar("ModelT", bound=ObjectModel)
 
 _MANY = 10
 """With more roles than this, all of them are assumed to run at the same time, because there would be too many sets."""
@@ -65,10 +69,8 @@ class GangShape:
 
 
 def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
-    """`before`: the previous shape of the same JobSet; its roles are reused if the spec has not changed."""
-    generation = int(jobset.meta.get("generation", 0))
-    is_same = before is not None and (before.uid, before.generation) == (jobset.uid, generation) and generation > 0
-    roles = before.roles if is_same and before is not None else tuple(_read_roles(jobset))
+    """`before`: the previous shape of the same JobSet."""
+    generation, roles, priority = _read_spec(jobset, before, _read_roles, _read_priority)
     resumed = jobset.find_condition("Suspended")
     since = jobset.created_at
     if resumed is not None and resumed.get("status") == "False":
@@ -83,7 +85,7 @@ def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
         is_open=not jobset.is_finished and not jobset.is_suspended and not jobset.is_deleting,
         is_blocked=_is_blocked(jobset),
         since=since,
-        priority=_read_priority(jobset),
+        priority=priority,
         roles=roles,
         complete=frozenset(role.name for role in roles if role.replicas and succeeded.get(role.name) == role.replicas),
     )
@@ -91,9 +93,7 @@ def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
 
 def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
     """The same for a v1 job: its replica types are the roles, and all of them start together."""
-    generation = int(job.meta.get("generation", 0))
-    is_same = before is not None and (before.uid, before.generation) == (job.uid, generation) and generation > 0
-    roles = before.roles if is_same and before is not None else tuple(_read_v1_roles(job))
+    generation, roles, priority = _read_spec(job, before, _read_v1_roles, _read_v1_priority)
     started = read_text(job.status, "startTime")
     return GangShape(
         uid=job.uid,
@@ -104,10 +104,27 @@ def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
         is_open=not job.is_finished and not job.is_suspended and not job.is_deleting,
         is_blocked=bool(job.waiting) and job.waiting_reason not in PASSING,
         since=max(job.created_at, started),
-        priority=max((int(one.pod_spec.get("priority") or 0) for one in job.replicas.values()), default=0),
+        priority=priority,
         roles=roles,
         complete=frozenset(),
     )
+
+
+def _read_spec(
+    job: ModelT,
+    before: GangShape | None,
+    read_roles: Callable[[ModelT], Iterable[GangRole]],
+    read_priority: Callable[[ModelT], int],
+) -> tuple[int, tuple[GangRole, ...], int]:
+    """(generation, roles, priority); those of `before` if the spec has not changed since."""
+    generation = int(job.meta.get("generation", 0))
+    if before is not None and (before.uid, before.generation) == (job.uid, generation) and generation > 0:
+        return generation, before.roles, before.priority
+    return generation, tuple(read_roles(job)), read_priority(job)
+
+
+def _read_v1_priority(job: V1Job) -> int:
+    return max((int(one.pod_spec.get("priority") or 0) for one in job.replicas.values()), default=0)
 
 
 def _read_v1_roles(job: V1Job) -> Iterator[GangRole]:

@@ -86,7 +86,7 @@ def build_controller(model: type[V1Job]) -> Controller:
         reporter=model.framework.controller,
         sources=(
             ChangeSource(model.gvr, map_to_self),
-            *(ChangeSource(gvr, map_child) for gvr in children),
+            *(ChangeSource(gvr, map_child, owner=model.framework.kind) for gvr in children),
         ),
     )
 

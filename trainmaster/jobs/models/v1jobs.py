@@ -32,11 +32,15 @@ all failures."""
 
 
 class V1Job(TrainingJob):
-    __slots__ = ()
+    __slots__ = ("_replicas",)
 
     framework: ClassVar[V1Framework]
     pod_label: ClassVar[str] = JOB_NAME
     ends: ClassVar[Mapping[str, str]] = {SUCCEEDED: COMPLETE, FAILED: FAILED}
+
+    def __init__(self, raw: Fields) -> None:
+        super().__init__(raw)
+        self._replicas: dict[str, ReplicaSpec] | None = None
 
     @classmethod
     def find_place(cls, pod: Fields) -> PodPlace | None:
@@ -73,8 +77,10 @@ class V1Job(TrainingJob):
 
     @property
     def replicas(self) -> dict[str, ReplicaSpec]:
-        """By type, with defaults."""
-        return read_replicas(self.framework, self.spec)
+        """By type, with defaults. Kept, because a pass of the controller reads it about thirty times."""
+        if self._replicas is None:
+            self._replicas = read_replicas(self.framework, self.spec)
+        return self._replicas
 
     @property
     def nodes(self) -> int | None:
