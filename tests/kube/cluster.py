@@ -31,6 +31,7 @@ USERS = {
     "kube-scheduler": ("system:kube-scheduler", ""),
     "jobset": ("system:serviceaccount:jobset-system:jobset-controller-manager", "system:serviceaccounts"),
     "trainer": ("system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager", "system:serviceaccounts"),
+    "training-operator": ("system:serviceaccount:kubeflow:training-operator", "system:serviceaccounts"),
 }
 
 
@@ -44,6 +45,8 @@ class Parts:
     jobset: bool = False
     trainer: bool = False
     """Starts JobSet too."""
+    training_operator: bool = False
+    """Installs its kinds; `running_training_operator` starts it."""
     podgroups: bool = False
     """Installs the PodGroup kinds before Trainer looks for them, which it does once."""
     nodes: int = 0
@@ -174,11 +177,14 @@ class KubeCluster:
         until then it collects none of their garbage and counts none for a quota."""
         # Imported here: managers.py needs KubeCluster, and the plain control plane needs none of it.
         from tests.kube.managers import install_jobset, install_trainer
+        from tests.kube.training_operator import install_training_operator
 
         if self.parts.jobset or self.parts.trainer:
             install_jobset(self)
         if self.parts.trainer:
             install_trainer(self, podgroups=self.parts.podgroups)
+        if self.parts.training_operator:
+            install_training_operator(self)
         if self.manifests:
             self.apply(self.manifests)
 

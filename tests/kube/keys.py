@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 _VALIDITY = datetime.timedelta(days=2)
 
@@ -21,7 +24,7 @@ def _name(common: str, organizations: tuple[str, ...] = ()) -> x509.Name:
     return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
-def _write_key(path: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
+def _write_key(path: Path, key: PrivateKey) -> None:
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
@@ -29,19 +32,91 @@ def _write_key(path: Path, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) 
     path.write_bytes(pem)
 
 
+def _build_names(names: Sequence[str]) -> x509.SubjectAlternativeName:
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    return x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names), address])
+
+
+class Authority:
+    """A CA whose certificate is `ca.crt` in the folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        key: PrivateKey,
+        *,
+        name: str = "kube-test-ca",
+        names: Sequence[str] = (),
+        validity: datetime.timedelta = _VALIDITY,
+    ) -> None:
+        """`names`: host names in its own certificate, which some programs look for."""
+        self.folder = folder
+        self._key = key
+        self._name = _name(name)
+        self._validity = validity
+        builder = self._builder(self._name, key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        if names:
+            builder = builder.add_extension(_build_names(names), critical=False)
+        self._write(folder / "ca.crt", builder)
+
+    def write_key(self) -> None:
+        _write_key(self.folder / "ca.key", self._key)
+
+    def issue_server(self, *names: str) -> None:
+        """`tls.crt` and `tls.key`, for these host names and the loopback address."""
+        self._issue("tls", _name("localhost"), self.folder, ExtendedKeyUsageOID.SERVER_AUTH, _build_names(names))
+
+    def issue_client(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
+        """(certificate, key) for that user in those groups."""
+        return self._issue("client", _name(user, groups), folder, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def _issue(
+        self,
+        stem: str,
+        subject: x509.Name,
+        folder: Path,
+        usage: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName | None = None,
+    ) -> tuple[Path, Path]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = self._builder(subject, key).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        certificate, key_path = folder / f"{stem}.crt", folder / f"{stem}.key"
+        self._write(certificate, builder)
+        _write_key(key_path, key)
+        return certificate, key_path
+
+    def _builder(self, subject: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(now + self._validity)
+        )
+
+    def _write(self, path: Path, builder: x509.CertificateBuilder) -> None:
+        certificate = builder.sign(self._key, hashes.SHA256())
+        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def generate_rsa() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 class Keys:
     """Everything lies in one folder: ca.crt, tls.crt, tls.key, sa.key, sa.pub."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._ca_key = ec.generate_private_key(ec.SECP256R1())
-        self._ca_name = _name("kube-test-ca")
-        authority = self._builder(self._ca_name, self._ca_key).add_extension(
-            x509.BasicConstraints(ca=True, path_length=0), critical=True
-        )
-        self._write(folder / "ca.crt", authority)
-        self._issue("tls", _name("localhost"), folder, server=True)
-        account = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self._authority = Authority(folder, ec.generate_private_key(ec.SECP256R1()))
+        self._authority.issue_server("localhost", "kubernetes.default.svc")
+        account = generate_rsa()
         _write_key(folder / "sa.key", account)
         public = account.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -50,33 +125,4 @@ class Keys:
 
     def issue(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
         """A client certificate for that user in those groups: (certificate, key)."""
-        return self._issue("client", _name(user, groups), folder, server=False)
-
-    def _issue(self, stem: str, subject: x509.Name, folder: Path, *, server: bool) -> tuple[Path, Path]:
-        key = ec.generate_private_key(ec.SECP256R1())
-        usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
-        builder = self._builder(subject, key).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        if server:
-            names = [x509.DNSName("localhost"), x509.DNSName("kubernetes.default.svc")]
-            addresses = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-            builder = builder.add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
-        certificate, key_path = folder / f"{stem}.crt", folder / f"{stem}.key"
-        self._write(certificate, builder)
-        _write_key(key_path, key)
-        return certificate, key_path
-
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._ca_name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + _VALIDITY)
-        )
-
-    def _write(self, path: Path, builder: x509.CertificateBuilder) -> None:
-        certificate = builder.sign(self._ca_key, hashes.SHA256())
-        path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        return self._authority.issue_client(user, groups, folder)

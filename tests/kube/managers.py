@@ -1,7 +1,8 @@
 """What runs beside the control plane: JobSet, Trainer (with its webhooks and shipped runtimes) and kwok's fake nodes.
 
-Their CRDs, RBAC rules, webhooks and stages are rendered from the manifests of their own releases. A Pod annotation
-steers kwok: `trainmaster.test/outcome: fail` lets the Pod fail, `hang` lets it run until it is deleted.
+Their CRDs, RBAC rules, webhooks and stages are rendered from the manifests of their own releases. Pod annotations
+steer kwok, by the names that recorded jobs have (`tests/golden`): `recipe/outcome: fail` lets the Pod fail (with
+`recipe/exit-code`), `hang` lets it run until it is deleted; `recipe/after` says how long it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tests.kube.cluster import KubeCluster
 from tests.kube.processes import free_port
 from tools.toolbox import Unavailable
 
-OUTCOME = "trainmaster.test/outcome"
+_OUTCOME, _EXIT_CODE, _AFTER = "recipe/outcome", "recipe/exit-code", "recipe/after"
+_OWNERS = ["Job", "PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "MXJob", "JAXJob"]
+"""Kinds whose Pods end by themselves."""
 
 _JOBSET = {"namespace": "jobset-system", "namePrefix": "jobset-"}
 _TRAINER = {"namespace": "kubeflow-system"}
@@ -58,9 +61,9 @@ def render(cluster: KubeCluster, program: str, kept: str, folders: list[str], **
     return cluster.kubectl("kustomize", str(folder), "--load-restrictor=LoadRestrictionsNone")
 
 
-def webhooks_on_loopback(cluster: KubeCluster, rendered: str, port: int) -> str:
+def webhooks_on_loopback(rendered: str, port: int, ca: Path) -> str:
     """Calls webhooks at a loopback port instead of an in-cluster Service."""
-    bundle = base64.b64encode(cluster.ca.read_bytes()).decode()
+    bundle = base64.b64encode(ca.read_bytes()).decode()
     items = [item for item in yaml.safe_load_all(rendered) if item and item["kind"] != "Service"]
     for item in items:
         for hook in item.get("webhooks", []):
@@ -70,7 +73,9 @@ def webhooks_on_loopback(cluster: KubeCluster, rendered: str, port: int) -> str:
 
 
 def install_jobset(cluster: KubeCluster) -> None:
-    _install(cluster, _JOBSET, render(cluster, "jobset", "config", ["components/crd", "components/rbac"], **_JOBSET))
+    install_manager(
+        cluster, _JOBSET, render(cluster, "jobset", "config", ["components/crd", "components/rbac"], **_JOBSET)
+    )
 
 
 def install_trainer(cluster: KubeCluster, *, podgroups: bool) -> None:
@@ -79,21 +84,21 @@ def install_trainer(cluster: KubeCluster, *, podgroups: bool) -> None:
         assert coscheduling is not None
         cluster.apply(coscheduling.read_text())
         cluster.apply(json.dumps(VOLCANO_PODGROUPS))
-    _install(cluster, _TRAINER, render(cluster, "trainer", "manifests", ["base/crds", "base/rbac"], **_TRAINER))
+    install_manager(cluster, _TRAINER, render(cluster, "trainer", "manifests", ["base/crds", "base/rbac"], **_TRAINER))
 
 
-def _install(cluster: KubeCluster, scope: dict[str, str], rendered: str) -> None:
+def install_manager(cluster: KubeCluster, scope: dict[str, str], rendered: str) -> None:
     """With the namespace that the manager's objects lie in."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scope["namespace"]}}
     cluster.apply(f"{json.dumps(namespace)}\n---\n{rendered}")
 
 
-def _prepare(cluster: KubeCluster, name: str) -> Path:
+def prepare_manager(cluster: KubeCluster, name: str) -> Path:
     """Ports and serving certificate; returns the folder of the certificate."""
     for part in ("webhook", "metrics", "health"):
         cluster.ports[f"{name}-{part}"] = free_port()
     folder = cluster.work / f"{name}-tmp" / "k8s-webhook-server" / "serving-certs"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for file in ("tls.crt", "tls.key"):
         (folder / file).write_bytes((cluster.work / file).read_bytes())
     return folder
@@ -109,7 +114,7 @@ def _start(cluster: KubeCluster, name: str, config: dict[str, Any]) -> None:
 
 
 def start_jobset(cluster: KubeCluster) -> None:
-    certificates = str(_prepare(cluster, "jobset"))
+    certificates = str(prepare_manager(cluster, "jobset"))
     hooks = render(cluster, "jobset", "config", ["components/webhook"], **_JOBSET)
     ports = cluster.ports
     config = {
@@ -123,11 +128,11 @@ def start_jobset(cluster: KubeCluster) -> None:
         "clientConnection": {"qps": 500, "burst": 500},
     }
     _start(cluster, "jobset", config)
-    cluster.apply(webhooks_on_loopback(cluster, hooks, ports["jobset-webhook"]))
+    cluster.apply(webhooks_on_loopback(hooks, ports["jobset-webhook"], cluster.ca))
 
 
 def start_trainer(cluster: KubeCluster) -> None:
-    _prepare(cluster, "trainer")
+    prepare_manager(cluster, "trainer")
     hooks = render(cluster, "trainer", "manifests", ["base/webhook"], **_TRAINER)
     ports = cluster.ports
     config = {
@@ -141,7 +146,7 @@ def start_trainer(cluster: KubeCluster) -> None:
         "clientConnection": {"qps": 500, "burst": 500},
     }
     _start(cluster, "trainer", config)
-    cluster.apply(webhooks_on_loopback(cluster, hooks, ports["trainer-webhook"]))
+    cluster.apply(webhooks_on_loopback(hooks, ports["trainer-webhook"], cluster.ca))
     cluster.apply(render(cluster, "trainer", "manifests", ["overlays/runtimes"]))
 
 
@@ -169,23 +174,39 @@ def _stage_patches(running_ms: int, complete_ms: int) -> list[dict[str, Any]]:
     def patch(stage: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
         return {"target": {"kind": "Stage", "name": stage}, "patch": json.dumps(operations)}
 
-    def delay(milliseconds: int) -> dict[str, Any]:
-        return {"op": "add", "path": "/spec/delay", "value": {"durationMilliseconds": milliseconds}}
+    def delay(value: dict[str, Any]) -> dict[str, Any]:
+        return {"op": "add", "path": "/spec/delay", "value": value}
 
-    steered = {"key": f'.metadata.annotations["{OUTCOME}"]', "operator": "DoesNotExist"}
-    unsteered = {"op": "add", "path": "/spec/selector/matchExpressions/-", "value": steered}
-    return [patch("pod-ready", [delay(running_ms)]), patch("pod-complete", [delay(complete_ms), unsteered])]
+    matches = "/spec/selector/matchExpressions"
+    unsteered = {"key": _read_annotation(_OUTCOME), "operator": "DoesNotExist"}
+    completing = [
+        delay(_delay_end(complete_ms)),
+        # Upstream's third expression lets the Pods of batch Jobs end.
+        {"op": "replace", "path": f"{matches}/2/values", "value": _OWNERS},
+        {"op": "add", "path": f"{matches}/-", "value": unsteered},
+    ]
+    ready = patch("pod-ready", [delay({"durationMilliseconds": running_ms})])
+    return [ready, patch("pod-complete", completing)]
+
+
+def _read_annotation(name: str) -> str:
+    return f'.metadata.annotations["{name}"]'
+
+
+def _delay_end(complete_ms: int) -> dict[str, Any]:
+    return {"durationMilliseconds": complete_ms, "durationFrom": {"expressionFrom": _read_annotation(_AFTER)}}
 
 
 def _failing_stage(complete_ms: int) -> dict[str, Any]:
     matches = [
         {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
         {"key": ".status.phase", "operator": "In", "values": ["Running"]},
-        {"key": f'.metadata.annotations["{OUTCOME}"]', "operator": "In", "values": ["fail"]},
+        {"key": _read_annotation(_OUTCOME), "operator": "In", "values": ["fail"]},
     ]
-    terminated = "{exitCode: 1, reason: Error, finishedAt: {{ Now | Quote }}, startedAt: {{ Now | Quote }}}"
+    terminated = "{exitCode: {{ $code }}, reason: Error, finishedAt: {{ Now | Quote }}, startedAt: {{ Now | Quote }}}"
     container = "{name: {{ .name | Quote }}, image: {{ .image | Quote }}, ready: false, restartCount: 0, started: false"
     template = (
+        f'{{{{ $code := or ( index .metadata.annotations "{_EXIT_CODE}" ) "1" }}}}\n'
         "phase: Failed\ncontainerStatuses:\n{{ range .spec.containers }}\n"
         f"- {container}, state: {{terminated: {terminated}}}}}\n{{{{ end }}}}\n"
     )
@@ -195,7 +216,7 @@ def _failing_stage(complete_ms: int) -> dict[str, Any]:
         "metadata": {"name": "pod-fail"},
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
-            "delay": {"durationMilliseconds": complete_ms},
+            "delay": _delay_end(complete_ms),
             "selector": {"matchExpressions": matches},
             "next": {"statusTemplate": template},
         },
