@@ -32,8 +32,8 @@ NODES = 4
 def show(name: str, figures: Figures, cpu: float) -> None:
     print(
         f"  {name:22} {figures.per_second:7.1f}/s  {cpu / figures.jobs * 1000:7.2f} ms CPU each   "
-        f"submit p50 {figures.submit_p50_ms:.1f} p99 {figures.submit_p99_ms:.1f} ms   both Pods Running p50 "
-        f"{figures.running_p50_ms:.1f} p99 {figures.running_p99_ms:.1f} ms   Complete p50 "
+        f"submit p50 {figures.submit_p50_ms:.1f} p99 {figures.submit_p99_ms:.1f} ms   all Pods Running p50 "
+        f"{figures.running_p50_ms:.1f} p99 {figures.running_p99_ms:.1f} ms   end p50 "
         f"{figures.complete_p50_ms:.1f} ms   n {figures.jobs}",
         flush=True,
     )

@@ -38,8 +38,8 @@ PER_SECOND = {"plain": 150.0, "full": 60.0}
 DEATH_MS = 20.0
 
 
-def make_job(name: str, *command: str) -> Object:
-    trainer = {"numNodes": 2, "image": "example.com/train:1", "command": list(command)}
+def make_job(name: str, *command: str, nodes: int = 2) -> Object:
+    trainer = {"numNodes": nodes, "image": "example.com/train:1", "command": list(command)}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -62,7 +62,9 @@ class Watcher:
             async for event in events:
                 if event.type in ("ADDED", "MODIFIED"):
                     self.pods[event.object["metadata"]["name"]] = (event.object, time.perf_counter())
-                    self._news.set()
+                elif event.type == "DELETED":
+                    self.pods.pop(event.object["metadata"]["name"], None)
+                self._news.set()
 
     async def follow_jobs(self) -> None:
         async with self._client.watch(TRAIN_JOBS, NAMESPACE, WatchOptions()) as events:
@@ -76,6 +78,12 @@ class Watcher:
                 found = [one for name, one in self.pods.items() if name.startswith(f"{job}-") and wanted(one[0])]
                 if len(found) >= count:
                     return found
+                self._news.clear()
+                await self._news.wait()
+
+    async def wait_gone(self, job: str) -> None:
+        async with asyncio.timeout(60):
+            while any(name.startswith(f"{job}-") for name in self.pods):
                 self._news.clear()
                 await self._news.wait()
 

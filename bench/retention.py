@@ -17,8 +17,10 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import _plant
 from bench._load import make_trainjob, percentile
@@ -36,22 +38,39 @@ AHEAD = 10
 KUBE_JOBS = 100
 
 
-async def make_finished(client: Client, prefix: str, ttls: list[int], ended: datetime) -> None:
-    """TrainJobs that ended at that moment and never ran: suspended until their verdict."""
+class Expiring(NamedTuple):
+    """A kind of job with a TTL."""
+
+    gvr: GVR
+    make: Callable[[str, int], Object]
+    """Name and TTL -> a suspended job."""
+    succeeded: str
+    """The condition that ends it."""
+
+
+def make_suspended(name: str, ttl: int) -> Object:
+    trainjob = make_trainjob(name)
+    trainjob["spec"] |= {"suspend": True, "ttlSecondsAfterFinished": ttl}
+    return trainjob
+
+
+TRAIN_JOB = Expiring(TRAIN_JOBS, make_suspended, "Complete")
+
+
+async def make_finished(client: Client, kind: Expiring, prefix: str, ttls: list[int], ended: datetime) -> None:
+    """Jobs that ended at that moment and never ran: suspended until their verdict."""
     verdict = {
-        "type": "Complete",
+        "type": kind.succeeded,
         "status": "True",
         "reason": "Bench",
         "message": "made so",
         "lastTransitionTime": format_time(ended),
     }
     for number, ttl in enumerate(ttls):
-        trainjob = make_trainjob(f"{prefix}-{number}")
-        trainjob["spec"] |= {"suspend": True, "ttlSecondsAfterFinished": ttl}
-        await client.create(TRAIN_JOBS, trainjob, "default")
+        name = f"{prefix}-{number}"
+        await client.create(kind.gvr, kind.make(name, ttl), "default")
         patch = {"status": {"conditions": [verdict]}}
-        name = trainjob["metadata"]["name"]
-        await client.patch(TRAIN_JOBS, name, PatchType.MERGE, patch, "default", subresource="status")
+        await client.patch(kind.gvr, name, PatchType.MERGE, patch, "default", subresource="status")
 
 
 async def collect(client: Client, gvr: GVR, prefix: str, count: int) -> list[float]:
@@ -69,10 +88,10 @@ async def collect(client: Client, gvr: GVR, prefix: str, count: int) -> list[flo
 
 def find_due(obj: Object) -> float:
     """The stored second in which it is due."""
-    status = obj["status"]
+    status, spec = obj["status"], obj["spec"]
     ends = [status.get("completionTime"), *(entry["lastTransitionTime"] for entry in status.get("conditions") or ())]
     end = next(moment for moment in ends if moment)
-    return parse_time(end).timestamp() + float(obj["spec"]["ttlSecondsAfterFinished"])
+    return parse_time(end).timestamp() + float(spec.get("runPolicy", spec)["ttlSecondsAfterFinished"])
 
 
 async def submit_for(client: Client, prefix: str, until: asyncio.Task[list[float]] | None, count: int) -> list[float]:
@@ -89,28 +108,34 @@ async def submit_for(client: Client, prefix: str, until: asyncio.Task[list[float
     return taken
 
 
+async def measure_lateness(client: Client, kind: Expiring, jobs: int, seconds: int) -> float:
+    """p99 in ms of jobs that fall due spread over so many seconds."""
+    draw = random.Random(1)
+    gone = asyncio.create_task(collect(client, kind.gvr, "spread", jobs))
+    cpu = time.process_time()
+    ttls = [AHEAD + draw.randrange(seconds) for _ in range(jobs)]
+    await make_finished(client, kind, "spread", ttls, datetime.now(UTC))
+    made = time.process_time()
+    late = await gone
+    spent = (time.process_time() - made) / jobs * 1000
+    p99 = percentile(late, 0.99)
+    print(f"  {jobs} due over {seconds} s: late p50 {percentile(late, 0.5):.1f}, p99 {p99:.1f} ms,")
+    making = (made - cpu) / jobs * 1000
+    print(
+        f"    most {max(late):.1f} ms; CPU {making:.2f} ms to make one, {spent:.2f} ms until it was gone",
+        flush=True,
+    )
+    return p99
+
+
 async def measure_ours(folder: Path, jobs: int, seconds: int) -> tuple[float, float]:
     """(lateness p99 in ms, submit p99 during a burst over a quiet one)."""
     async with _plant.running_plant(folder) as plant:
         client = plant.client
-        draw = random.Random(1)
-        gone = asyncio.create_task(collect(client, TRAIN_JOBS, "spread", jobs))
-        cpu = time.process_time()
-        ttls = [AHEAD + draw.randrange(seconds) for _ in range(jobs)]
-        await make_finished(client, "spread", ttls, datetime.now(UTC))
-        made = time.process_time()
-        late = await gone
-        spent = (time.process_time() - made) / jobs * 1000
-        p99 = percentile(late, 0.99)
-        print(f"  {jobs} due over {seconds} s: late p50 {percentile(late, 0.5):.1f}, p99 {p99:.1f} ms,")
-        making = (made - cpu) / jobs * 1000
-        print(
-            f"    most {max(late):.1f} ms; CPU {making:.2f} ms to make one, {spent:.2f} ms until it was gone",
-            flush=True,
-        )
+        p99 = await measure_lateness(client, TRAIN_JOB, jobs, seconds)
         quiet = await submit_for(client, "quiet", None, 200)
         gone = asyncio.create_task(collect(client, TRAIN_JOBS, "burst", jobs))
-        await make_finished(client, "burst", [AHEAD] * jobs, datetime.now(UTC))
+        await make_finished(client, TRAIN_JOB, "burst", [AHEAD] * jobs, datetime.now(UTC))
         busy = await submit_for(client, "busy", gone, 0)
         burst = await gone
         ratio = percentile(busy, 0.99) / percentile(quiet, 0.99)
