@@ -40,6 +40,7 @@ CLEAN_POD_POLICIES = ("All", "Running", "None")
 _BACKENDS = ("c10d", "etcd", "etcd-v2")
 _LONGEST_NAME = 63
 _NPROC_DEPRECATED = "spec.elasticPolicy.nProcPerNode is deprecated, use spec.nprocPerNode instead"
+_NO_AUTOSCALER = "spec.elasticPolicy.metrics has no effect: there is no autoscaler on one machine, use kubectl scale"
 
 
 def admit(framework: V1Framework, new: Fields, old: Fields | None) -> Findings:
@@ -51,7 +52,10 @@ def admit(framework: V1Framework, new: Fields, old: Fields | None) -> Findings:
     else:
         errors += _check_replicas(framework, replicas)
     errors += _check_kind(framework, spec)
-    warnings = [_NPROC_DEPRECATED] if _read_elastic(spec).get("nProcPerNode") is not None else []
+    elastic = _read_elastic(spec)
+    warnings = [_NPROC_DEPRECATED] if elastic.get("nProcPerNode") is not None else []
+    if elastic.get("metrics"):
+        warnings.append(_NO_AUTOSCALER)
     return Findings(errors, warnings)
 
 

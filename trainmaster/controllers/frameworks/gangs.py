@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 from trainmaster.api.formats import quantity
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.training.steps import list_containers
 
 _MILLI = 1000
+
+Measures: TypeAlias = Mapping[str, tuple[Fraction, str]]
+"""By resource: how much, and an amount whose way of writing the total has."""
 
 
 def sum_members(jobs: Sequence[Object], counts: Mapping[str, int]) -> int:
@@ -18,17 +22,26 @@ def sum_members(jobs: Sequence[Object], counts: Mapping[str, int]) -> int:
 
 
 def sum_requests(jobs: Sequence[Object], counts: Mapping[str, int]) -> dict[str, str]:
+    return sum_measures((_measure_pod(job), int(job.get("replicas") or 1) * counts.get(job["name"], 1)) for job in jobs)
+
+
+def sum_measures(parts: Iterable[tuple[Measures, int]]) -> dict[str, str]:
+    """Each as often as the number beside it."""
     totals: dict[str, Fraction] = {}
     samples: dict[str, str] = {}
-    for job in jobs:
-        pods = int(job.get("replicas") or 1) * counts.get(job["name"], 1)
-        for name, (amount, sample) in _measure_pod(job).items():
-            totals[name] = totals.get(name, Fraction(0)) + amount * pods
+    for measures, times in parts:
+        for name, (amount, sample) in measures.items():
+            totals[name] = totals.get(name, Fraction(0)) + amount * times
             samples.setdefault(name, sample)
     return {name: _show(total, samples[name]) for name, total in sorted(totals.items())}
 
 
-def _measure_pod(job: Object) -> Mapping[str, tuple[Fraction, str]]:
+def measure(resources: Fields) -> Measures:
+    """Amounts that cannot be parsed are left out; the server refuses the Pods."""
+    return {name: (quantity.parse(value), str(value)) for name, value in resources.items() if quantity.is_valid(value)}
+
+
+def _measure_pod(job: Object) -> Measures:
     """As in Kubernetes: the sum of all containers, or the largest init container if that is more."""
     sums: dict[str, tuple[Fraction, str]] = {}
     for container in list_containers(job):

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import PODS, SERVICES
+from trainmaster.api.resources import PODS, PRIORITY_CLASSES, SERVICES
 from trainmaster.api.v1jobs.frameworks import JOB_NAME, OPERATOR_NAME
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.draft import build_patch
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
@@ -42,6 +43,23 @@ class V1Children:
     def find(self, gvr: GVR, name: str) -> ObjectModel | None:
         found = self._view.find(gvr, self._job.namespace, name)
         return None if found is None else ObjectModel(found)
+
+    def find_foreign(self, gvr: GVR, name: str) -> Waiting | None:
+        """Why an object of that name cannot be created: one exists that does not belong to the job."""
+        found = self.find(gvr, name)
+        return None if found is None or found.is_owned_by(self._job.uid) else self.explain_taken(gvr, found)
+
+    def explain_taken(self, gvr: GVR, found: ObjectModel) -> Waiting:
+        owner = found.controller
+        if found.is_deleting:
+            return Waiting("LeftoverPod", f'{gvr.plural} "{found.name}" of an earlier job is still being deleted')
+        whose = "has no owner" if owner is None else f"belongs to the {owner.get('kind')} {owner.get('name')}"
+        return Waiting("NameConflict", f'{gvr.plural} "{found.name}" already exists; it {whose}')
+
+    def get_priority(self, name: str) -> int:
+        """The value of a PriorityClass; 0 if there is none of that name."""
+        found = self._view.find(PRIORITY_CLASSES, "", name) if name else None
+        return 0 if found is None else int(found["value"])
 
     def _claim(self, gvr: GVR) -> Iterator[Object]:
         job = self._job

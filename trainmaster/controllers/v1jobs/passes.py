@@ -16,6 +16,8 @@ from trainmaster.controllers.failures import FailedPod, choose_failure, read_fai
 from trainmaster.controllers.v1jobs import mpi, outcome
 from trainmaster.controllers.v1jobs.census import ReplicaCensus, count_restarts_in_place, is_retried, take_census
 from trainmaster.controllers.v1jobs.claims import V1Children
+from trainmaster.controllers.v1jobs.cluster import V1ClusterPass
+from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.controllers.v1jobs.draft import V1JobDraft
 from trainmaster.controllers.v1jobs.names import build_name
 from trainmaster.controllers.v1jobs.outcome import V1Outcome
@@ -33,12 +35,13 @@ _OVERWRITTEN = "Restart policy in pod template will be overwritten by restart po
 
 
 class V1Pass:
-    def __init__(self, job: V1Job, children: V1Children, now: Now) -> None:
+    def __init__(self, job: V1Job, children: V1Children, now: Now, cluster: V1Cluster | None = None) -> None:
         self._job = job
         self._children = children
         self._now = now
         self._census = take_census(job, children.pods)
         self.draft = V1JobDraft(job, now)
+        self._cluster = V1ClusterPass(job, children, self.draft, cluster)
 
     # Jobs that have ended or are suspended
 
@@ -47,6 +50,7 @@ class V1Pass:
         policy = self._job.clean_pod_policy
         if policy != "None":
             self._remove([pod for pod in self._children.pods if policy == "Running" and pod.is_over])
+        self._cluster.release()
 
     def _remove(self, kept: Sequence[Pod] = ()) -> None:
         """Deletes what the job owns, except the Pods in `kept` and their Services. Also Services whose Pods are gone,
@@ -69,6 +73,7 @@ class V1Pass:
         self.draft.begin()
         self.draft.writes += self._children.list_adoptions()
         self._remove()
+        self._cluster.suspend()
         before = self._job.replica_statuses
         if before:
             self.draft.status["replicaStatuses"] = {
@@ -93,8 +98,11 @@ class V1Pass:
         draft, job = self.draft, self._job
         draft.resume()
         draft.begin()
-        draft.start()
         draft.writes += self._children.list_adoptions()
+        if "startTime" not in draft.status and self._cluster.queued is not None:
+            self._enter_queue(self._cluster.queued)
+            return
+        draft.start()
         draft.status["replicaStatuses"] = {name: group.describe(job) for name, group in self._census.items()}
         draft.status["failure"] = choose_failure(job.failure, list(self._list_failures()))
         ended = outcome.find_outcome(job, self._census) or self._find_exceeded_limit()
@@ -103,9 +111,17 @@ class V1Pass:
             return
         self._replace_failed()
         self._remove_surplus()
-        problem = self._create_objects() or self._create_missing()
+        problem = self._cluster.ensure() or self._create_objects() or self._create_missing()
         self._set_progress()
         self._set_waiting(problem)
+
+    def _enter_queue(self, queued: Waiting) -> None:
+        """Its time does not start before its PodGroup is admitted, as upstream."""
+        problem = self._cluster.ensure()
+        if problem is not None:
+            self._set_waiting(problem)
+        else:
+            self.draft.status["waiting"] = queued.to_wire(self._job.waiting, self._now.wall)
 
     def _finish(self, ended: V1Outcome) -> None:
         statuses: dict[str, Object] = self.draft.status["replicaStatuses"]
@@ -203,15 +219,19 @@ class V1Pass:
     def _create_missing(self) -> Waiting | None:
         """Creates nothing if a name is taken, because the job could not run without that Pod."""
         job, missing = self._job, list(self._list_missing())
+        if missing and self._cluster.queued is not None:
+            return self._cluster.queued
         for gvr, replica, index in missing:
-            taken = self._find_foreign(gvr, self._name(replica, index))
+            taken = self._children.find_foreign(gvr, self._name(replica, index))
             if taken is not None:
                 return taken
         for gvr, replica, index in missing:
             name = self._name(replica, index)
             if gvr == PODS:
                 # Decoded, because a template in a custom kind may say `cpu: 2` or null where a Pod does not.
-                self.draft.write(Create(PODS, build_pod(job, replica, index, attempt=job.restarts)))
+                pod = build_pod(job, replica, index, attempt=job.restarts)
+                self._cluster.prepare_pod(pod, replica)
+                self.draft.write(Create(PODS, pod))
                 if sets_restart_policy(replica):
                     self.draft.note(job, "SetPodTemplateRestartPolicy", _OVERWRITTEN, warning=True)
                 self.draft.note(job, "SuccessfulCreatePod", describe_created(job, replica, name))
@@ -240,16 +260,6 @@ class V1Pass:
                 text = f'Resource "{name}" of MPIJobKind "{kind}" already exists and is not managed by MPIJob'
                 return Waiting("NameConflict", text)
         return None
-
-    def _find_foreign(self, gvr: GVR, name: str) -> Waiting | None:
-        found = self._children.find(gvr, name)
-        if found is None or found.is_owned_by(self._job.uid):
-            return None
-        owner = found.controller
-        if found.is_deleting:
-            return Waiting("LeftoverPod", f'{gvr.plural} "{name}" of an earlier job is still being deleted')
-        whose = "has no owner" if owner is None else f"belongs to the {owner.get('kind')} {owner.get('name')}"
-        return Waiting("NameConflict", f'{gvr.plural} "{name}" already exists; it {whose}')
 
     def _remove_surplus(self) -> None:
         wanted = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
@@ -25,12 +26,21 @@ from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, V1Job
 from trainmaster.kit.timeline import Now
 
+if TYPE_CHECKING:
+    from trainmaster.controllers.v1jobs.contract import V1Cluster
+
 _OF_MPI_JOBS = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
 
 
 def reconcile(
-    model: type[V1Job], view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+    model: type[V1Job],
+    view: View,
+    request: Request,
+    now: Now,
+    refusals: Sequence[WriteRefusal] = (),
+    cluster: V1Cluster | None = None,
 ) -> Plan:
+    """`cluster`: None on one machine."""
     raw = view.find(model.gvr, request.namespace, request.name)
     if raw is None:
         return NOTHING
@@ -41,7 +51,7 @@ def reconcile(
     from trainmaster.controllers.v1jobs.claims import V1Children  # noqa: PLC0415
     from trainmaster.controllers.v1jobs.passes import V1Pass  # noqa: PLC0415
 
-    one = V1Pass(job, V1Children(view, job), now)
+    one = V1Pass(job, V1Children(view, job), now, cluster)
     if job.is_finished:
         one.clean_up()
     elif refusals:
@@ -76,13 +86,14 @@ def build_child_mapper(model: type[V1Job]) -> Mapper:
     return map_child
 
 
-def build_controller(model: type[V1Job]) -> Controller:
+def build_controller(model: type[V1Job], cluster: V1Cluster | None = None) -> Controller:
     map_child = build_child_mapper(model)
-    children = (PODS, *(_OF_MPI_JOBS if model is MPIJob else (SERVICES,)))
+    more = () if cluster is None else cluster.list_kinds(model)
+    children = (PODS, *(_OF_MPI_JOBS if model is MPIJob else (SERVICES,)), *more)
     return Controller(
         name=model.framework.singular,
         kind=model.gvr,
-        reconcile=partial(reconcile, model),
+        reconcile=partial(reconcile, model, cluster=cluster),
         reporter=model.framework.controller,
         sources=(
             ChangeSource(model.gvr, map_to_self),

@@ -94,6 +94,14 @@ def test_p08_masters_workers_and_elastic_jobs() -> None:
     ]
 
 
+def test_metrics_are_let_in_and_said_not_to_act() -> None:
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}]
+    found = admit(PYTORCH, make_v1_job(PYTORCH, {"Worker": 1}, elasticPolicy={"metrics": metrics}), None)
+    assert not found.errors and list(found.warnings) == [
+        "spec.elasticPolicy.metrics has no effect: there is no autoscaler on one machine, use kubectl scale"
+    ]
+
+
 def test_p08_a_deprecated_field_is_warned_about() -> None:
     job = make_v1_job(PYTORCH, {"Worker": 1}, elasticPolicy={"nProcPerNode": 2})
     found = admit(PYTORCH, job, None)

@@ -9,10 +9,12 @@ from tests.unit.controllers.world import NOW, World
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import PODS, SERVICES
 from trainmaster.api.v1jobs.frameworks import V1Framework
-from trainmaster.controllers.v1jobs.reconciler import CONTROLLERS
+from trainmaster.controllers.v1jobs.contract import V1Cluster
+from trainmaster.controllers.v1jobs.reconciler import build_controller
 from trainmaster.engine.plan import Plan
+from trainmaster.jobs.models.v1jobs import MODELS
 
-_BY_KIND = {controller.kind: controller for controller in CONTROLLERS}
+_BY_KIND = {model.gvr: model for model in MODELS}
 
 
 def make_v1_job(framework: V1Framework, replicas: dict[str, int], restart: str = "OnFailure", **spec: Any) -> Object:
@@ -28,8 +30,16 @@ def make_v1_job(framework: V1Framework, replicas: dict[str, int], restart: str =
 
 
 class V1Stage:
-    def __init__(self, framework: V1Framework, replicas: dict[str, int], restart: str = "OnFailure", **spec: Any):
+    def __init__(
+        self,
+        framework: V1Framework,
+        replicas: dict[str, int],
+        restart: str = "OnFailure",
+        cluster: V1Cluster | None = None,
+        **spec: Any,
+    ):
         self.world = World()
+        self.controller = build_controller(_BY_KIND[framework.gvr], cluster)
         self.framework = framework
         self.now: datetime = NOW
         self.notes: list[str] = []
@@ -63,7 +73,7 @@ class V1Stage:
         self.world.merge(self.framework.gvr, "a", {"spec": spec})
 
     def step(self) -> Plan:
-        plan = self.world.run(_BY_KIND[self.framework.gvr], "a", self.now)
+        plan = self.world.run(self.controller, "a", self.now)
         self.notes += [f"{note.reason}: {note.message}" for note in plan.notes]
         return plan
 
