@@ -4,8 +4,8 @@ On a cluster it is the `View` of reconcilers and their feed: `follow` reports a 
 be stale, but never wrong about what it has seen: after any gap (410, a broken list, an unreadable answer) it lists
 again and reports the difference, including deletions.
 
-Kinds that a cluster may not serve (PodGroups) are `optional`: the cache is empty until they exist. `slim` reduces
-objects with large parts that are not needed (Secrets of others). Objects are shared and read-only.
+Kinds that a cluster may not serve (PodGroups) are `optional`: the cache is empty until they exist and may be read.
+`slim` reduces objects with large parts that are not needed (Secrets of others). Objects are shared and read-only.
 """
 
 from __future__ import annotations
@@ -234,6 +234,8 @@ class WatchCache:
                     "watch broke, trying again",
                     extra={"action": "cache.retry", "resource": gvr.qualified, "error": str(error)},
                 )
+                if collection.optional and isinstance(error, StatusError) and error.code == 403:
+                    collection.synced.set()
                 await self._clock.sleep(backoff.next())
 
     def _lose(self, gvr: GVR, collection: Collection) -> None:

@@ -21,9 +21,9 @@ from typing import TypeVar
 
 import orjson
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS
-from trainmaster.api.status import StatusError
+from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.history import logs, purging, restores
@@ -271,7 +271,8 @@ class Keeper:
             else:
                 self._see(model(event.object))
 
-        await follow(self._client, self._clock, model.gvr, begin, change, namespace=self._namespace)
+        trouble = partial(_report_trouble, model.gvr)
+        await follow(self._client, self._clock, model.gvr, begin, change, namespace=self._namespace, trouble=trouble)
 
     async def _reopen(self, jobs: list[TrainingJob]) -> None:
         """After a restore: jobs that were deleted, or had ended, may exist again in an earlier state."""
@@ -305,7 +306,8 @@ class Keeper:
             if event.type != "DELETED":
                 self._see_jobset(event.object)
 
-        await follow(self._client, self._clock, JOB_SETS, begin, change, namespace=self._namespace)
+        trouble = partial(_report_trouble, JOB_SETS)
+        await follow(self._client, self._clock, JOB_SETS, begin, change, namespace=self._namespace, trouble=trouble)
 
     def _see(self, job: TrainingJob) -> None:
         uid = job.uid
@@ -431,6 +433,12 @@ class Keeper:
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _report_trouble(gvr: GVR, error: StatusError | OSError) -> None:
+    """A cluster may not have every kind of job."""
+    level = logging.DEBUG if isinstance(error, NotFound) else logging.WARNING
+    log.log(level, "watch broke, listing again", extra={"resource": gvr.qualified, "error": str(error)})
 
 
 def _wants_no_results(record: JobRecord) -> bool:

@@ -131,9 +131,10 @@ def test_objects_are_found_by_their_controller_and_the_index_follows_changes() -
     run(client, check)
 
 
-def test_an_optional_kind_that_is_not_served_is_empty_until_it_is() -> None:
+@pytest.mark.parametrize("error", [status.not_found(PODS, ""), status.StatusError(403, "Forbidden", "no")])
+def test_an_optional_kind_that_cannot_be_read_is_empty_until_it_can(error: status.StatusError) -> None:
     client = FakeClient()
-    client.lists = [status.not_found(PODS, ""), ObjectList([make_object("p", 1)], "10")]
+    client.lists = [error, ObjectList([make_object("p", 1)], "10")]
 
     async def body() -> None:
         async with WatchCache(client, [PODS], clock=VirtualClock(), optional=[PODS]) as cache:
