@@ -84,6 +84,7 @@ class Site:
         """The operator is stopped right after the answer to its n-th write; 0: never."""
         self.identity = IDENTITY
         self.v1_jobs: tuple[type[V1Job], ...] = ()
+        self.gang_scheduler = ""
         self._scope = scope
         self._operating: asyncio.Task[None] | None = None
         self._operator: Operator | None = None
@@ -121,7 +122,12 @@ class Site:
     async def _operate_once(self, ready: asyncio.Event) -> None:
         config = make_config(self.cluster, self.proxy.port)
         connection = HttpClient(config, user_agent="operator/1", observe=self._observe)
-        settings = OperatorSettings(namespace=self.namespace, lease_namespace=self.namespace, v1_jobs=self.v1_jobs)
+        settings = OperatorSettings(
+            namespace=self.namespace,
+            lease_namespace=self.namespace,
+            v1_jobs=self.v1_jobs,
+            gang_scheduler=self.gang_scheduler,
+        )
         work = running_operator(connection.as_user(self.identity), settings, clock=SystemClock(), ids=SystemIds())
         try:
             async with work as self._operator:

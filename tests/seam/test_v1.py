@@ -29,29 +29,33 @@ pytestmark = pytest.mark.kube
 
 T = TypeVar("T")
 KINDS = (PyTorchJob, TFJob, MPIJob)
-IDENTITY = ActingIdentity(f"{SERVICE_ACCOUNT}-v1", groups=("system:serviceaccounts", "system:authenticated"))
 LIMIT = 60.0
 
 
-def build_objects() -> list[Object]:
-    """The manifests under another name, so that the tests of TrainJobs keep their role."""
-    text = json.dumps(build_manifests(v1_jobs=KINDS)["items"]).replace(f'"name": "{NAME}"', f'"name": "{NAME}-v1"')
-    objects: list[Object] = json.loads(text)
-    return [obj for obj in objects if obj["kind"] not in ("Namespace", "Service")]
+def make_identity(suffix: str) -> ActingIdentity:
+    return ActingIdentity(f"{SERVICE_ACCOUNT}-{suffix}", groups=("system:serviceaccounts", "system:authenticated"))
 
 
-async def install(site: Site) -> None:
+async def install(site: Site, manifests: Object, suffix: str) -> None:
+    """Under another name, so that the tests of TrainJobs keep their role."""
+    text = json.dumps(manifests["items"]).replace(f'"name": "{NAME}"', f'"name": "{NAME}-{suffix}"')
     plurals = {
         "CustomResourceDefinition": CUSTOM_RESOURCE_DEFINITIONS,
         "ServiceAccount": GVR("", "v1", "serviceaccounts"),
         "ClusterRole": GVR("rbac.authorization.k8s.io", "v1", "clusterroles"),
         "ClusterRoleBinding": GVR("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
     }
-    for obj in build_objects():
+    for obj in json.loads(text):
+        if obj["kind"] in ("Namespace", "Service"):
+            continue
         try:
             await site.client.create(plurals[obj["kind"]], obj, obj["metadata"].get("namespace", ""))
         except AlreadyExists:
             continue
+
+
+async def install_kinds(site: Site) -> None:
+    await install(site, build_manifests(v1_jobs=KINDS), "v1")
     for model in KINDS:
         await wait(partial(is_served, site, model.gvr))
 
@@ -74,10 +78,10 @@ async def wait(wanted: Callable[[], Awaitable[T]]) -> T:
 
 
 @asynccontextmanager
-async def running_site(cluster: KubeCluster, script: Script) -> AsyncIterator[Site]:
+async def running_site(cluster: KubeCluster, script: Script, gang_scheduler: str = "") -> AsyncIterator[Site]:
     async with open_site(cluster) as site, Scope("v1") as scope:
-        await install(site)
-        site.identity, site.v1_jobs = IDENTITY, KINDS
+        await install_kinds(site)
+        site.identity, site.v1_jobs, site.gang_scheduler = make_identity("v1"), KINDS, gang_scheduler
         node = KwokNode(script, namespace=site.namespace)
         scope.spawn_forever(node.run(site.client, SystemClock()), name="v1.node")
         await site.start()

@@ -35,6 +35,7 @@ from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.engine.controller import Controller
+from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.v1jobs import MODELS
 
 SPAN = 60.0
@@ -128,7 +129,8 @@ class _Run:
         if world.ledger is not None:
             self.checker.memory.looks.records = world.ledger.records
             self.checker.memory.looks.moments = world.ledger.moments
-        lifecycle = LifecycleContext(world.ledger, publish=world.wishes.publish)
+        every = [model.gvr for model in TRAINING_KINDS.values()]
+        lifecycle = LifecycleContext(world.ledger, unpublished=() if world.wishes.publish else every)
         controllers: Sequence[Controller]
         controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle)
         controllers = planted.wrap(controllers) if planted is not None else controllers

@@ -1,8 +1,8 @@
 """Composes retention on a cluster: which fields our controllers may write there, and a history on this machine.
 
-Used by the operator, beside our TrainJob controller or upstream's (`--companion`). Upstream's CRD drops unknown fields:
-TTLs then come from annotations, and `status.retention` is not written. Without `--history` there is no archive, and
-nothing waits for one.
+Used by the operator, beside our controllers or upstream's (`--companion`). Upstream's CRDs drop unknown fields: TTLs of
+TrainJobs then come from annotations, and `status.retention` is not written. Without `--history` there is no archive,
+and nothing waits for one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trainmaster.api.meta import GVR
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS, TRAIN_JOBS
+from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.writes import Applied, Delete, Write
@@ -74,9 +74,9 @@ def build_lifecycle(context: LifecycleContext, workers: int) -> tuple[Controller
     return tuple(dataclasses.replace(controller, workers=workers) for controller in _build(context))
 
 
-async def ask_knows_retention(client: Client) -> bool:
-    """Whether the cluster's TrainJobs keep `status.retention`. False if we may not read the CRD."""
-    return await _has_status_field(client, TRAIN_JOBS, "retention")
+async def list_unpublished(client: Client, models: Sequence[type[TrainingJob]]) -> frozenset[GVR]:
+    """The kinds whose jobs do not keep `status.retention`, or whose CRD we may not read."""
+    return frozenset([model.gvr for model in models if not await _has_status_field(client, model.gvr, "retention")])
 
 
 async def check_v1_definitions(client: Client, models: Sequence[type[V1Job]]) -> None:
@@ -98,7 +98,8 @@ async def _has_status_field(client: Client, gvr: GVR, name: str) -> bool:
     except StatusError as error:
         if error.code not in (403, 404):
             raise
-        log.warning("cannot see the CRD", extra={"action": "operator.schema", "error": error.message})
+        if error.code == 403:
+            log.warning("cannot see the CRD", extra={"action": "operator.schema", "error": error.message})
         return False
     for version in crd["spec"]["versions"]:
         if version["name"] == gvr.version:

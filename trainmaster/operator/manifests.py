@@ -12,7 +12,7 @@ from trainmaster.api.declaring import catalogue, crd
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import GROUP
-from trainmaster.jobs.models.v1jobs import MPIJob, V1Job
+from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, PyTorchJob, V1Job
 from trainmaster.operator.status_keys import SECRET
 
 NAME = "trainmaster-operator"
@@ -36,8 +36,25 @@ _LIFECYCLE: list[Object] = [
     {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "create", "patch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
+
+
+def _list_v1_lifecycle_rules(models: Sequence[type[V1Job]]) -> list[Object]:
+    plurals = [model.gvr.plural for model in models]
+    return [
+        {"apiGroups": [GROUP], "resources": plurals, "verbs": [*_READ, "delete"]},
+        {"apiGroups": [GROUP], "resources": [f"{plural}/status" for plural in plurals], "verbs": ["patch"]},
+        {
+            "apiGroups": ["apiextensions.k8s.io"],
+            "resources": ["customresourcedefinitions"],
+            "resourceNames": [f"{plural}.{GROUP}" for plural in plurals],
+            "verbs": ["get"],
+        },
+    ]
+
+
 COMPANION_RULES: list[Object] = [
     *_LIFECYCLE,
+    *_list_v1_lifecycle_rules(MODELS),
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes", "clustertrainingruntimes"], "verbs": _READ},
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
     # The policy, and the snapshot of each job's runtime.
@@ -76,8 +93,8 @@ RULES: list[Object] = [
 
 
 def build_manifests(*, companion: bool = False, v1_jobs: Sequence[type[V1Job]] = ()) -> Object:
-    """As a companion of upstream's manager its kinds already exist, and must not be replaced. `v1_jobs`: the kinds of
-    training-operator that the operator runs."""
+    """As a companion of upstream's managers their kinds already exist, and must not be replaced. `v1_jobs`: the kinds
+    of training-operator that the operator runs."""
     if companion:
         return {"apiVersion": "v1", "kind": "List", "items": _build_access(COMPANION_RULES)}
     wanted = {model.gvr for model in v1_jobs}
@@ -88,19 +105,37 @@ def build_manifests(*, companion: bool = False, v1_jobs: Sequence[type[V1Job]] =
 
 
 def _list_v1_rules(models: Sequence[type[V1Job]]) -> list[Object]:
-    plurals = [model.gvr.plural for model in models]
     rules: list[Object] = [
-        {"apiGroups": [GROUP], "resources": plurals, "verbs": [*_READ, "delete"]},
-        {"apiGroups": [GROUP], "resources": [f"{plural}/status" for plural in plurals], "verbs": ["patch"]},
-        {"apiGroups": [GROUP], "resources": [f"{plural}/finalizers" for plural in plurals], "verbs": ["update"]},
+        *_list_v1_lifecycle_rules(models),
         {
-            "apiGroups": ["apiextensions.k8s.io"],
-            "resources": ["customresourcedefinitions"],
-            "resourceNames": [f"{plural}.{GROUP}" for plural in plurals],
-            "verbs": ["get"],
+            "apiGroups": [GROUP],
+            "resources": [f"{model.gvr.plural}/finalizers" for model in models],
+            "verbs": ["update"],
         },
         {"apiGroups": [""], "resources": ["pods", "services"], "verbs": [*_READ, "create", "patch", "delete"]},
+        # For --gang-scheduler-name; RULES has the other rights to PodGroups.
+        {
+            "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
+            "resources": ["podgroups"],
+            "verbs": ["delete"],
+        },
+        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": _READ},
+        # To find out at the start whether training-operator runs the same kinds.
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]},
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["validatingwebhookconfigurations"],
+            "verbs": ["list"],
+        },
     ]
+    if PyTorchJob in models:
+        rules.append(
+            {
+                "apiGroups": ["autoscaling"],
+                "resources": ["horizontalpodautoscalers"],
+                "verbs": [*_READ, "create", "patch", "delete"],
+            }
+        )
     if MPIJob in models:
         # The launcher may execute commands in its workers; a role can be granted only by who has its rights.
         rules += [

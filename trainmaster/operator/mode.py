@@ -2,11 +2,11 @@
 
     client -> watch caches -> status server -> leader lease -> shipped runtimes -> history -> controllers
 
-Runs the TrainJob controller instead of upstream's, with retention; or, as a companion, only retention beside upstream's
-manager. The controllers are the same as embedded, with a watch cache as their view, plans applied in order over HTTP,
-and the cluster's JobSet, Job and scheduler below. Only a history, if requested, is stored on this machine: everything
-else is read from the cluster, so the operator may die at any point. Caches are filled before the lease is requested, so
-a successor starts immediately.
+Runs the TrainJob controller instead of upstream's, with retention, and the kinds of training-operator that it is told
+to run; or, as a companion, only retention of all kinds beside upstream's managers. The controllers are the same as
+embedded, with a watch cache as their view, plans applied in order over HTTP, and the cluster's JobSet, Job and
+scheduler below. Only a history, if requested, is stored on this machine: everything else is read from the cluster, so
+the operator may die at any point. Caches are filled before the lease is requested, so a successor starts immediately.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from trainmaster.api.declaring import catalogue
 from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
     COSCHEDULING_POD_GROUPS,
+    HORIZONTAL_POD_AUTOSCALERS,
     JOB_SETS,
     JOBS,
     PODS,
+    PRIORITY_CLASSES,
     SECRETS,
     TRAIN_JOBS,
+    TRAINING_RUNTIMES,
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.app.process import find_loop_factory, stop_on_signals
@@ -49,6 +53,7 @@ from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.controllers.trainjob.reconciler import build_controller
+from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.controllers.v1jobs.reconciler import build_controller as build_v1_controller
 from trainmaster.engine.apply import apply_one_by_one
 from trainmaster.engine.controller import Controller
@@ -60,7 +65,7 @@ from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
-from trainmaster.jobs.models.v1jobs import V1Job
+from trainmaster.jobs.models.v1jobs import MODELS, V1Job
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
@@ -68,14 +73,15 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.lifecycle import (
     DeletionRecorder,
-    ask_knows_retention,
     build_lifecycle,
     check_v1_definitions,
     list_read,
+    list_unpublished,
     running_cluster_history,
 )
 from trainmaster.operator.status_keys import StatusKeys, ensure_keys
 from trainmaster.operator.status_server import StatusServer
+from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
 from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
@@ -84,7 +90,9 @@ LEASE_NAME = "trainmaster-operator"
 COMPANION_LEASE_NAME = "trainmaster-companion"
 _KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
-"""Optional: each is served only if its scheduler is installed."""
+"""Each is served only if its scheduler is installed."""
+OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES)
+"""The operator also works where these are not served, or may not be read."""
 OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
 """Of these only members of JobSets are followed, to report failures; a cluster has many others."""
 
@@ -114,7 +122,7 @@ class OperatorSettings:
     """Seconds by which `jobsStatus` may lag behind a running JobSet, whose changes come in bursts; one pass handles a
     burst."""
     companion: bool = False
-    """Only retention: upstream's manager, or somebody else, runs the TrainJobs."""
+    """Only retention: upstream's managers, or somebody else, run the jobs."""
     history: Path | None = None
     """Directory of the archive; None for none."""
     progress: ProgressSettings | None = None
@@ -123,10 +131,20 @@ class OperatorSettings:
     """TrainJobs handled in parallel; each mostly waits for the API server."""
     v1_jobs: tuple[type[V1Job], ...] = ()
     """The kinds of `kubeflow.org/v1` that belong to this operator; training-operator must not run them."""
+    gang_scheduler: str = ""
+    """The scheduler that gets a PodGroup for each of these jobs: `volcano`, or one with the coscheduling plugin."""
 
     @property
     def models(self) -> tuple[type[TrainingJob], ...]:
-        return (TrainJob, *self.v1_jobs)
+        """The kinds whose jobs are retained and archived."""
+        return (TrainJob, *(MODELS if self.companion else self.v1_jobs))
+
+    @property
+    def optional(self) -> tuple[GVR, ...]:
+        """Upstream's managers are installed separately, so a companion may find some of their kinds only."""
+        if not self.companion:
+            return OPTIONAL
+        return (*(model.gvr for model in self.models), TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +159,9 @@ async def running_operator(
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
     async with AsyncExitStack() as stack:
+        await check_no_other_owner(client, settings.v1_jobs, settings.namespace)
         await check_v1_definitions(client, settings.v1_jobs)
+        await check_pod_groups(client, V1Cluster(settings.gang_scheduler))
         progress = None if settings.companion else settings.progress
         keys = None if progress is None else await get_keys(client, progress, clock)
         told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
@@ -165,8 +185,8 @@ async def running_operator(
                 settings.history, client, clock, recorder, settings.namespace, settings.models
             )
             keeper = await stack.enter_async_context(history)
-        publish = await ask_knows_retention(client)
-        lifecycle = LifecycleContext(ledger=keeper, publish=publish, models=settings.models)
+        unpublished = await list_unpublished(client, settings.models)
+        lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
         queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
         manager = Manager(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
@@ -185,14 +205,21 @@ async def running_operator(
 
 def list_operated(settings: OperatorSettings, progress: ProgressServer | None) -> tuple[Controller, ...]:
     """The controllers that run jobs."""
-    v1_jobs = (dataclasses.replace(build_v1_controller(model), workers=settings.workers) for model in settings.v1_jobs)
-    return (build_operated_controller(settings, progress), derived.CONTROLLER, *v1_jobs)
+    cluster = V1Cluster(settings.gang_scheduler)
+    v1_jobs = (build_v1_controller(model, cluster) for model in settings.v1_jobs)
+    return (
+        build_operated_controller(settings, progress),
+        derived.CONTROLLER,
+        *(dataclasses.replace(controller, workers=settings.workers) for controller in v1_jobs),
+    )
 
 
 def list_collections(operated: Sequence[Controller], settings: OperatorSettings) -> list[GVR]:
-    """What is cached: the sources of the controllers and, for our TrainJob controller, what it looks up."""
+    """What is cached: the sources of the controllers, and what our own look up."""
     sources = [source.gvr for controller in operated for source in controller.sources]
     found = [*sources, *list_read(settings.models), *((*POD_GROUPS, PODS) if operated else ())]
+    if settings.gang_scheduler:
+        found.append(PRIORITY_CLASSES)
     return list(dict.fromkeys(found))
 
 
@@ -246,7 +273,8 @@ def build_cache(
     client: Client, collections: list[GVR], settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> WatchCache:
     slim: dict[GVR, Slim] = dict.fromkeys(collections, drop_ownership)
-    slim |= {CONFIG_MAPS: drop_content_of_others, SECRETS: drop_content_of_others, JOBS: drop_spec, PODS: drop_spec}
+    slim |= dict.fromkeys((CONFIG_MAPS, SECRETS, HORIZONTAL_POD_AUTOSCALERS), drop_content_of_others)
+    slim |= {JOBS: drop_spec, PODS: drop_spec}
     return WatchCache(
         client,
         collections,
@@ -254,7 +282,7 @@ def build_cache(
         ids=ids,
         namespace=settings.namespace,
         cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
-        optional=POD_GROUPS,
+        optional=settings.optional,
         slim=slim,
         selectors={JOBS: JOBSET_NAME} if settings.v1_jobs else OF_JOB_SETS,
     )
@@ -274,7 +302,7 @@ def drop_ownership(obj: Object) -> Object:
 
 
 def drop_content_of_others(obj: Object) -> Object:
-    """For ConfigMaps and Secrets without a job: only name and owner matter. The policy is kept completely."""
+    """For objects without a job: only name and owner matter. The policy is kept completely."""
     if is_policy(obj) or any(owner.get("kind") in TRAINING_KINDS for owner in ObjectModel(obj).owners):
         return drop_ownership(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")

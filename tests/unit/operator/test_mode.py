@@ -11,13 +11,22 @@ import pytest
 from tests.unit.controllers.world import World
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, SECRETS, TRAIN_JOBS
+from trainmaster.api.resources import (
+    CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    JOB_SETS,
+    PODS,
+    PRIORITY_CLASSES,
+    SECRETS,
+    TRAIN_JOBS,
+)
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.client.writes import Applied, Delete, Write
-from trainmaster.jobs.models.v1jobs import PyTorchJob
-from trainmaster.operator.lifecycle import DeletionRecorder, ask_knows_retention, check_v1_definitions
+from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.v1jobs import MODELS, PyTorchJob
+from trainmaster.operator.lifecycle import DeletionRecorder, check_v1_definitions, list_unpublished
 from trainmaster.operator.manifests import COMPANION_RULES, RULES, build_manifests
 from trainmaster.operator.mode import (
     OperatorSettings,
@@ -132,13 +141,31 @@ def test_a_companion_may_read_and_delete_and_change_nothing_else() -> None:
         for verb in rule["verbs"]
         if verb not in ("get", "list", "watch") and name not in ("events", "leases")
     }
-    assert changing == {("trainjobs", "delete"), ("trainjobs/status", "patch")}
+    plurals = [model.gvr.plural for model in OperatorSettings(companion=True).models]
+    assert changing == {
+        (name, verb) for plural in plurals for name, verb in ((plural, "delete"), (f"{plural}/status", "patch"))
+    }
+
+
+def test_a_companion_retains_every_kind_and_runs_none() -> None:
+    settings = OperatorSettings(companion=True)
+    assert settings.models == (TrainJob, *MODELS)
+    found = list_collections((), settings)
+    assert {model.gvr for model in settings.models} <= set(found)
+    assert set(found) - set(settings.optional) == {CONFIG_MAPS}, "each of the others may not be installed"
 
 
 def test_the_policy_is_kept_whole_among_the_config_maps_of_others() -> None:
     meta = {"name": policy.NAME, "namespace": policy.NAMESPACE, "uid": "u", "resourceVersion": "1"}
     config_map = {"kind": "ConfigMap", "metadata": meta, "data": {"ttlSecondsAfterFinished": "5"}}
     assert drop_content_of_others(config_map)["data"] == {"ttlSecondsAfterFinished": "5"}
+
+
+def test_a_gang_scheduler_has_its_priorities_and_every_pytorch_job_its_autoscaler_in_memory() -> None:
+    plain, gang = (OperatorSettings(v1_jobs=(PyTorchJob,), gang_scheduler=name) for name in ("", "volcano"))
+    assert HORIZONTAL_POD_AUTOSCALERS in list_collections(list_operated(plain, None), plain)
+    assert PRIORITY_CLASSES not in list_collections(list_operated(plain, None), plain)
+    assert PRIORITY_CLASSES in list_collections(list_operated(gang, None), gang)
 
 
 def test_a_companion_keeps_no_pods_in_memory_and_the_operator_does() -> None:
@@ -155,6 +182,7 @@ def test_the_kinds_of_training_operator_are_touched_only_if_they_are_named() -> 
     rules = [rule for item in build_manifests(v1_jobs=(PyTorchJob,))["items"] for rule in item.get("rules", ())]
     named = {(name, verb) for rule in rules for name in rule["resources"] for verb in rule["verbs"]}
     assert {("pytorchjobs/status", "patch"), ("pods", "create"), ("services", "create")} <= named
+    assert {("horizontalpodautoscalers", "create"), ("podgroups", "delete"), ("deployments", "list")} <= named
     assert not any(name.startswith("tfjobs") or name == "roles" for name, _ in named)
 
 
@@ -187,7 +215,7 @@ class Definitions:
 @pytest.mark.parametrize(("status", "known"), [({"retention": {}}, True), ({"conditions": {}}, False), (None, False)])
 def test_the_time_of_deletion_is_published_where_the_crd_keeps_it(status: Object | None, known: bool) -> None:
     client = cast(Client, Definitions(status))
-    assert asyncio.run(ask_knows_retention(client)) is known
+    assert asyncio.run(list_unpublished(client, (TrainJob,))) == (set() if known else {TRAIN_JOBS})
 
 
 def test_who_deleted_is_remembered_before_the_answer_comes() -> None:

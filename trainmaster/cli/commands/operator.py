@@ -1,6 +1,7 @@
 """Run the TrainJob controller on a Kubernetes cluster, instead of Kubeflow Trainer's manager, in the foreground.
 
-With --companion, Kubeflow Trainer still runs TrainJobs, and the operator only does retention (TTL, history limits).
+With --v1-jobs it also runs kinds of training-operator. With --companion, Kubeflow Trainer and training-operator still
+run the jobs, and the operator only does retention (TTL, history limits, records).
 
 The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators can run; one is the
 leader, the others wait. Ctrl-C or SIGTERM stops the operator; jobs on the cluster continue.
@@ -43,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-lease", action="store_true", help="no leader election; only one operator may run then")
     parser.add_argument("--no-runtimes", action="store_true", help="do not install the shipped runtimes")
     parser.add_argument(
-        "--companion", action="store_true", help="run alongside Kubeflow Trainer's manager: only TTL and history limits"
+        "--companion",
+        action="store_true",
+        help="run alongside Kubeflow Trainer and training-operator: only TTL, history limits and records",
     )
     parser.add_argument(
         "--history",
@@ -67,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KINDS",
         help="also run these kinds of kubeflow.org/v1, in place of training-operator: all, or pytorchjob,tfjob,...",
     )
+    parser.add_argument(
+        "--gang-scheduler-name",
+        default="",
+        metavar="NAME",
+        help="create a PodGroup for each job of --v1-jobs: volcano, or the name of a scheduler with the coscheduling "
+        "plugin",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
     parser.add_argument(
@@ -75,6 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
+    if options.gang_scheduler_name and not options.v1_jobs:
+        raise exits.Failure("--gang-scheduler-name is for the kinds that --v1-jobs names: name some", exits.USAGE)
     if options.print_manifests:
         from trainmaster.operator import manifests
 
@@ -98,6 +110,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         history=Path(options.history) if options.history else None,
         progress=_decide_progress(options, context, operator.ProgressSettings),
         v1_jobs=_read_v1_jobs(options),
+        gang_scheduler=options.gang_scheduler_name,
     )
     context.note(f"operating on {config.server}")
     try:
@@ -114,10 +127,10 @@ def _read_v1_jobs(options: argparse.Namespace) -> tuple[type[V1Job], ...]:
 
     known = {model.framework.singular: model for model in MODELS}
     words = [word.strip().lower() for word in options.v1_jobs.split(",") if word.strip()]
-    if words == ["all"]:
-        return MODELS
     if words and options.companion:
         raise exits.Failure("--v1-jobs runs jobs, which a companion does not: leave out one of the two", exits.USAGE)
+    if words == ["all"]:
+        return MODELS
     unknown = [word for word in words if word not in known]
     if unknown:
         raise exits.Failure(f"--v1-jobs {unknown[0]}: it must be all, or some of {', '.join(known)}", exits.USAGE)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from trainmaster.api.meta import GVR
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.training import TrainingJob
 
@@ -26,7 +27,7 @@ class HistoryLedger(Protocol):
 class LifecycleContext:
     ledger: HistoryLedger | None = None
     """None: there is no history, so nothing waits for it."""
-    publish: bool = True
-    """Whether to write `status.retention`. A CRD without the field would drop it each time."""
+    unpublished: Container[GVR] = ()
+    """Kinds whose `status.retention` is not written, because their CRD does not have the field and would drop it."""
     models: Sequence[type[TrainingJob]] = field(default_factory=lambda: tuple(TRAINING_KINDS.values()))
     """The kinds of jobs. A cluster may not serve all of them."""

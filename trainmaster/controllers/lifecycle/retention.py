@@ -78,7 +78,7 @@ def reconcile(
         draft.write(build_delete(model.gvr, job, versioned=True))
         return draft.build_plan()
     text = _explain_kept(left, trouble, refusals)
-    if context.publish:
+    if model.gvr not in context.unpublished:
         draft.status["retention"] = _describe(job, term, end[1], text)
         if text and draft.status["retention"] != job.status.get("retention"):
             draft.note(job, "NotDeleted", text, warning=True)

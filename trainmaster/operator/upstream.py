@@ -1,0 +1,156 @@
+"""Checks before the operator runs kinds of `kubeflow.org/v1`: who else runs them, and if there is a gang scheduler.
+
+Two controllers for the same jobs would undo each other's work, so a kind that training-operator runs is refused at the
+start. A webhook of training-operator for a kind that it does not run any more refuses every job of that kind.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import list_items, read_fields, read_labels, read_text
+from trainmaster.api.resources import DEPLOYMENTS, VALIDATING_WEBHOOK_CONFIGURATIONS
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.v1jobs.frameworks import GROUP
+from trainmaster.client.contract import Client, ListOptions
+from trainmaster.controllers.v1jobs.contract import V1Cluster
+from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.v1jobs import MODELS, V1Job
+
+log = logging.getLogger(__name__)
+
+_IMAGE = "training-operator"
+_LABEL = ("control-plane", "kubeflow-training-operator")
+_WEBHOOKS = ".training-operator.kubeflow.org"
+_NAMESPACE_VARIABLE = "KUBEFLOW_NAMESPACE"
+_SCHEMES = frozenset(model.framework.singular for model in MODELS)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOperator:
+    """A Deployment that runs training-operator."""
+
+    namespace: str
+    name: str
+    schemes: frozenset[str]
+    """The kinds that it runs: pytorchjob."""
+    watched: str
+    """The only namespace that it works in; "" is all."""
+
+    def shares(self, namespace: str) -> bool:
+        """Whether an operator that works in `namespace` ("" is all) would meet its jobs."""
+        return not namespace or not self.watched or namespace == self.watched
+
+
+def find_training_operator(deployment: Fields) -> TrainingOperator | None:
+    one = ObjectModel(deployment)
+    template = read_fields(one.spec, "template")
+    containers = list_items(template, "spec", "containers")
+    chosen = [container for container in containers if _read_program(container) == _IMAGE]
+    key, value = _LABEL
+    if not chosen and read_labels(template).get(key) == value:
+        chosen = list(containers[:1])
+    if not chosen or one.spec.get("replicas") == 0:
+        return None
+    arguments = [*list_items(chosen[0], "command"), *list_items(chosen[0], "args")]
+    schemes = frozenset(text.lower() for text in _read_flags(arguments, "enable-scheme"))
+    watched = [*_list_variables(chosen[0]), *_read_flags(arguments, "namespace")]
+    return TrainingOperator(one.namespace, one.name, schemes or _SCHEMES, watched[-1] if watched else "")
+
+
+def _read_program(container: Fields) -> str:
+    """The last part of the image's name: training-operator."""
+    image = read_text(container, "image").partition("@")[0]
+    return image.rpartition("/")[2].partition(":")[0]
+
+
+def _list_variables(container: Fields) -> Iterator[str]:
+    for variable in list_items(container, "env"):
+        if variable.get("name") == _NAMESPACE_VARIABLE and variable.get("value"):
+            yield variable["value"]
+
+
+def _read_flags(arguments: Sequence[str], name: str) -> Iterator[str]:
+    """The values of a flag as Go's flag package reads it: `-name=value`, `--name value`."""
+    rest = iter(arguments)
+    for argument in rest:
+        key, equals, value = argument.partition("=")
+        if key in (f"-{name}", f"--{name}"):
+            yield value if equals else next(rest, "")
+
+
+async def check_no_other_owner(client: Client, models: Sequence[type[V1Job]], namespace: str) -> None:
+    """Raises OSError with what to do if training-operator runs one of the kinds, or its webhook refuses them."""
+    if not models:
+        return
+    found = [find_training_operator(item) for item in await _list_all(client, DEPLOYMENTS)]
+    operators = [one for one in found if one is not None]
+    for operator in operators:
+        shared = [model for model in models if model.framework.singular in operator.schemes]
+        if shared and operator.shares(namespace):
+            raise OSError(_explain_owner(operator, shared))
+    served = frozenset[str]().union(*(operator.schemes for operator in operators))
+    unserved = [model for model in models if model.framework.singular not in served]
+    for configuration in await _list_all(client, VALIDATING_WEBHOOK_CONFIGURATIONS):
+        names = list(_list_webhooks(configuration, unserved))
+        if names:
+            raise OSError(_explain_webhooks(configuration["metadata"]["name"], names))
+
+
+async def _list_all(client: Client, gvr: GVR) -> Sequence[Object]:
+    try:
+        return (await client.list(gvr)).items
+    except StatusError as error:
+        if error.code != 403:
+            raise
+        text = "cannot see whether training-operator runs the same kinds"
+        log.warning(text, extra={"action": "operator.owners", "error": error.message})
+        return ()
+
+
+def _list_webhooks(configuration: Fields, models: Sequence[type[V1Job]]) -> Iterator[str]:
+    """Of training-operator, for these kinds."""
+    plurals = {model.gvr.plural for model in models}
+    for webhook in list_items(configuration, "webhooks"):
+        rules = list_items(webhook, "rules")
+        asked = {name for rule in rules if GROUP in list_items(rule, "apiGroups") for name in rule["resources"]}
+        if read_text(webhook, "name").endswith(_WEBHOOKS) and asked & plurals:
+            yield webhook["name"]
+
+
+def _explain_owner(operator: TrainingOperator, models: Sequence[type[V1Job]]) -> str:
+    kinds = ", ".join(f"{model.framework.kind}s" for model in models)
+    words = ",".join(model.framework.singular for model in models)
+    return (
+        f"training-operator (Deployment {operator.name} in the namespace {operator.namespace}) runs {kinds}, and two "
+        f"controllers for the same jobs would undo each other's work: leave {words} out of --v1-jobs, or start "
+        "training-operator with --enable-scheme=KIND for each kind that it should keep, or remove it"
+    )
+
+
+def _explain_webhooks(configuration: str, names: Sequence[str]) -> str:
+    return (
+        f"the ValidatingWebhookConfiguration {configuration} sends jobs to training-operator, which does not run them, "
+        f"so that every new one would be refused: remove {', '.join(names)} with "
+        f"`kubectl edit validatingwebhookconfiguration {configuration}`"
+    )
+
+
+async def check_pod_groups(client: Client, cluster: V1Cluster) -> None:
+    """Raises OSError if the PodGroups of the gang scheduler are not served, as upstream."""
+    if cluster.pod_groups is None:
+        return
+    try:
+        await client.list(cluster.pod_groups, options=ListOptions(limit=1))
+    except NotFound:
+        group = cluster.pod_groups.group
+        raise OSError(
+            f"--gang-scheduler-name {cluster.gang_scheduler}: the cluster has no PodGroups of {group}; install "
+            f"{'Volcano' if cluster.is_volcano else 'the coscheduling plugin (scheduler-plugins)'} first"
+        ) from None
+    except StatusError as error:
+        if error.code != 403:
+            raise
