@@ -225,7 +225,8 @@ def stamp_times(new: Object, old: Object | None, now: str) -> None:
         return
     known = {patch.get("manager"): patch for patch in ((old or {}).get("spec") or {}).get("runtimePatches") or ()}
     for patch in patches:
-        if not isinstance(patch, dict):
+        # Runs before the object is validated.
+        if not isinstance(patch, dict) or not isinstance(patch.get("manager"), str | None):
             continue
         before = known.get(patch.get("manager"))
         if before is None:

@@ -108,6 +108,9 @@ def test_an_override_that_cannot_be_is_refused_with_what_there_is(
             {"runtimePatches": [make_patch(metadata={"name": "x"})]}, "only labels and annotations", id="other metadata"
         ),
         pytest.param(
+            {"runtimePatches": [{"manager": ["a"]}]}, "spec.runtimePatches[0].manager", id="a list of managers"
+        ),
+        pytest.param(
             {"trainer": {"resourcesPerNode": GPUS}}, "spec.trainer.resourcesPerNode", id="overcommitted device"
         ),
         pytest.param({"initializer": {"dataset": {}}}, "must have volumeMount with name - initializer", id="no mount"),
