@@ -43,10 +43,11 @@ class Requirement:
                 return value is not None
             case "!":
                 return value is None
-        found, (bound,) = find_int(value or ""), (int(text) for text in self.values)
-        if found is None:
+        found, bounds = find_int(value or ""), [find_int(text) for text in self.values]
+        # The object form is not limited to integers; anything else matches nothing, as upstream.
+        if found is None or len(bounds) != 1 or bounds[0] is None:
             return False
-        return found > bound if self.operator == GREATER else found < bound
+        return found > bounds[0] if self.operator == GREATER else found < bounds[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from trainmaster.api.reading import read_fields, read_spec
 from trainmaster.api.schemas import load
 from trainmaster.api.status import StatusError
 from trainmaster.api.validation import names
+from trainmaster.api.validation.selectors import check_label_selector
 
 _MODES = ("NonIndexed", "Indexed")
 _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
@@ -139,7 +140,10 @@ def _get_labels(spec: Object) -> dict[str, str] | None:
 
 def _check_selector(spec: Object) -> list[FieldError]:
     selector, labels = spec.get("selector"), _get_labels(spec)
-    errors = [fields.required("spec.selector")] if selector is None else []
+    if selector is None:
+        errors = [fields.required("spec.selector")]
+    else:
+        errors = check_label_selector(selector, "spec.selector")
     if not _selects(selector, labels or {}):
         text = "`selector` does not match template `labels`"
         errors.append(fields.invalid("spec.template.metadata.labels", labels, text))
@@ -150,7 +154,7 @@ def _selects(selector: Object | None, labels: dict[str, str]) -> bool:
     try:
         parsed = parse_object(selector)
     except StatusError:
-        return True  # another rule reports the error
+        return True  # `check_label_selector` reports the error
     return parsed is not None and parsed.matches(labels)
 
 

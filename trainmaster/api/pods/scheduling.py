@@ -9,9 +9,9 @@ from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.validation import names
 from trainmaster.api.validation.metadata import check_labels
+from trainmaster.api.validation.selectors import check_operator
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -83,18 +83,31 @@ def _check_term(term: Object, path: str) -> list[FieldError]:
         key, operator = expression.get("key", ""), expression.get("operator", "")
         values = expression.get("values") or []
         errors += [fields.invalid(f"{where}.key", key, text) for text in names.qualified(key)]
-        if operator not in _NODE_OPERATORS:
-            errors.append(fields.invalid(f"{where}.operator", operator, "not a valid selector operator"))
-        elif operator in ("In", "NotIn") and not values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            errors.append(fields.required(f"{where}.values", text))
-        elif operator in ("Exists", "DoesNotExist") and values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(fields.forbidden(f"{where}.values", text))
-        elif operator in ("Gt", "Lt") and len(values) != 1:
+        if operator not in ("Gt", "Lt"):
+            errors += check_operator(operator, values, where)
+        elif len(values) != 1:
             text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
             errors.append(fields.required(f"{where}.values", text))
+    for index, entry in enumerate(term.get("matchFields") or ()):
+        errors += _check_field(entry, f"{path}.matchFields[{index}]")
     return errors
+
+
+def _check_field(entry: Object, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    key, operator, values = entry.get("key", ""), entry.get("operator", ""), entry.get("values") or []
+    if operator not in ("In", "NotIn"):
+        errors.append(fields.invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(fields.required(f"{path}.values", text))
+    if key != "metadata.name":
+        return [*errors, fields.invalid(f"{path}.key", key, "not a valid field selector key")]
+    return errors + [
+        fields.invalid(f"{path}.values[{index}]", value, text)
+        for index, value in enumerate(values)
+        for text in names.subdomain(value)
+    ]
 
 
 def _check_weight(term: Object, path: str) -> list[FieldError]:

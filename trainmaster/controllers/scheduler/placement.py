@@ -187,8 +187,8 @@ def _find_missing_labels(pod: Pod, node: Node) -> dict[str, str] | None:
     for term in list_items(required, "nodeSelectorTerms") if required is not None else ({},):
         labels = dict(wanted)
         for entry in list_items(term, "matchExpressions"):
-            if entry["operator"] in ("In", "Exists") and not _read(entry).matches({**node.labels, **labels}):
-                labels[entry["key"]] = (list_items(entry, "values") or ("true",))[0]
+            if entry.get("operator") in ("In", "Exists") and not _matches(entry, {**node.labels, **labels}):
+                labels[read_text(entry, "key")] = (list_items(entry, "values") or ("true",))[0]
         labelled = Node({**node.raw, "metadata": {**node.meta, "labels": {**node.labels, **labels}}})
         if not list_unmet(pod, labelled) and _are_valid(labels):
             return {key: value for key, value in labels.items() if node.labels.get(key) != value}
@@ -247,24 +247,33 @@ def _meets(term: Fields, node: Node) -> bool:
     expressions, fields = list_items(term, "matchExpressions"), list_items(term, "matchFields")
     if not expressions and not fields:
         return False
-    asked = [(_read(entry), node.labels) for entry in expressions]
-    asked += [(_read(entry), {"metadata.name": node.name}) for entry in fields]
-    return all(requirement.matches(values) for requirement, values in asked)
+    asked = [(entry, node.labels) for entry in expressions]
+    asked += [(entry, {"metadata.name": node.name}) for entry in fields]
+    return all(_matches(entry, values) for entry, values in asked)
 
 
-def _read(entry: Fields) -> Requirement:
-    return Requirement(entry["key"], _OPERATORS[entry["operator"]], frozenset(list_items(entry, "values")))
+def _matches(entry: Fields, values: Mapping[str, str]) -> bool:
+    """Whether the labels or fields of the node meet one requirement. An invalid one, which an earlier version may have
+    stored, is met by no node: an exception would stop the scheduler for everybody."""
+    operator = _OPERATORS.get(read_text(entry, "operator"))
+    if operator is None:
+        return False
+    return Requirement(read_text(entry, "key"), operator, frozenset(list_items(entry, "values"))).matches(values)
 
 
 def _describe_terms(required: Fields, node: Node) -> Iterable[str]:
     for term in list_items(required, "nodeSelectorTerms"):
         for entry in list_items(term, "matchExpressions"):
-            if not _read(entry).matches(node.labels):
-                asked = f"{entry['key']} {entry['operator']} [{', '.join(list_items(entry, 'values'))}]"
-                yield f"a label that meets {asked} ({_describe(node, entry['key'])})"
+            if not _matches(entry, node.labels):
+                key = read_text(entry, "key")
+                yield f"a label that meets {key} {_describe_values(entry)} ({_describe(node, key)})"
         for entry in list_items(term, "matchFields"):
-            if not _read(entry).matches({"metadata.name": node.name}):
-                yield f"a name that meets {entry['operator']} [{', '.join(list_items(entry, 'values'))}]"
+            if not _matches(entry, {"metadata.name": node.name}):
+                yield f"a name that meets {_describe_values(entry)}"
+
+
+def _describe_values(entry: Fields) -> str:
+    return f"{read_text(entry, 'operator')} [{', '.join(list_items(entry, 'values'))}]"
 
 
 def _describe(node: Node, key: str) -> str:

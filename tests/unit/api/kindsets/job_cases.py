@@ -136,6 +136,22 @@ CREATED: Mapping[str, Object] = {
         manualSelector=True,
         selector={"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]},
     ),
+    "selector without an operator": _labelled(
+        LABELS,
+        manualSelector=True,
+        selector={"matchExpressions": [{}, {"key": "app", "operator": "In"}]},
+    ),
+    "selector with values that nothing has": _labelled(
+        LABELS,
+        manualSelector=True,
+        selector={
+            "matchLabels": {"a b": "c d"},
+            "matchExpressions": [
+                {"key": "app", "operator": "Exists", "values": ["a"]},
+                {"key": "a", "operator": "NotIn", "values": ["b c"]},
+            ],
+        },
+    ),
     "labels of another job": _labelled({"job-name": "other"}),
 }
 

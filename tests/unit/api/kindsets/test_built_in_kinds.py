@@ -232,6 +232,14 @@ def test_defaulting_an_empty_object_does_not_fail_and_is_idempotent(kind: Any) -
 CONTAINER = "spec.containers[0]"
 
 
+FIELDS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields"
+
+
+def require_fields(*entries: Object) -> Object:
+    terms = {"nodeSelectorTerms": [{"matchFields": list(entries)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 @pytest.mark.parametrize(
     ("obj", "want"),
     [
@@ -339,6 +347,16 @@ CONTAINER = "spec.containers[0]"
             [
                 "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required "
                 "value: must have at least one node selector term"
+            ],
+        ),
+        (
+            make_pod(affinity=require_fields({}, {"key": "metadata.name", "operator": "In", "values": ["A", "b"]})),
+            [
+                f'{FIELDS}[0].operator: Invalid value: "": not a valid selector operator',
+                f'{FIELDS}[0].key: Invalid value: "": not a valid field selector key',
+                f"{FIELDS}[1].values: Required value: must be only one value when `operator` is 'In' or 'NotIn' for "
+                "node field selector",
+                f'{FIELDS}[1].values[0]: Invalid value: "A": {SUBDOMAIN}',
             ],
         ),
     ],

@@ -95,6 +95,10 @@ def test_a_pod_that_does_not_fit_says_why_once(spec: dict[str, object], want: st
         ("rank", "Lt", ["7"], False),
         ("absent", "NotIn", ["x"], True),
         ("absent", "Gt", ["1"], False),
+        ("rank", "Gt", ["six"], False),
+        ("rank", "Lt", ["9" * 5000], False),
+        ("rank", "Gt", [], False),
+        ("rank", "Near", ["7"], False),
     ],
 )
 def test_required_node_affinity_is_heeded(key: str, operator: str, values: list[str], suits: bool) -> None:
@@ -103,6 +107,22 @@ def test_required_node_affinity_is_heeded(key: str, operator: str, values: list[
     world.add(NODES, {**node, "metadata": {**node["metadata"], "labels": {"zone": "here", "rank": "7"}}})
     world.run(CONTROLLER, "p")
     assert (world.get(PODS, "p")["spec"].get("nodeName") == "local") == suits
+
+
+@pytest.mark.parametrize("entry", [{}, {"operator": "In"}, {"key": "zone"}, {"key": "metadata.name", "operator": "Gt"}])
+@pytest.mark.parametrize("field", ["matchExpressions", "matchFields"])
+def test_requirements_that_no_server_should_have_stored_keep_only_their_own_pod_waiting(
+    field: str, entry: dict[str, object]
+) -> None:
+    terms = {"nodeSelectorTerms": [{field: [entry]}]}
+    world = make_world(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
+    world.add(PODS, {"metadata": {"name": "other", "namespace": "default"}, "spec": {"containers": []}})
+    world.run(CONTROLLER, "p")
+    world.run(CONTROLLER, "p")
+    assert "didn't match Pod's node affinity/selector" in get_message(world)
+    obstacle = list_obstacles(Pod(world.get(PODS, "p")), Node(world.get(NODES, "local", "")))[0]
+    assert obstacle.text and obstacle.change
+    assert world.get(PODS, "other")["spec"]["nodeName"] == "local"
 
 
 def test_what_would_match_is_said_until_the_pod_is_bound() -> None:
