@@ -62,7 +62,9 @@ def training_sdk(training_server: ServerProcess, tmp_path_factory: pytest.TempPa
 def make_programs(prefix: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(prefix)], check=True)
     (site,) = prefix.glob("lib/python*/site-packages")
-    (site / "sitecustomize.py").write_text(SITE)
+    # Not sitecustomize.py: Debian's Python has one of its own, which comes first.
+    (site / "programs_site.py").write_text(SITE)
+    (site / "programs.pth").write_text("import programs_site\n")
     for name, line in PROGRAMS.items():
         program = prefix / "bin" / name
         program.write_text(f"#!/bin/sh\n{line}\n")
