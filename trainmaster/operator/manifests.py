@@ -127,6 +127,7 @@ def _list_v1_rules(models: Sequence[type[V1Job]]) -> list[Object]:
             "resources": ["validatingwebhookconfigurations"],
             "verbs": ["list"],
         },
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ]
     if PyTorchJob in models:
         rules.append(

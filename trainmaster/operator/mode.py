@@ -141,10 +141,11 @@ class OperatorSettings:
 
     @property
     def optional(self) -> tuple[GVR, ...]:
-        """Upstream's managers are installed separately, so a companion may find some of their kinds only."""
-        if not self.companion:
-            return OPTIONAL
-        return (*(model.gvr for model in self.models), TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
+        """Upstream's managers are installed separately, so a companion may find some of their kinds only. Where the
+        operator replaces training-operator, there may be no JobSets; TrainJobs then report that."""
+        if self.companion:
+            return (*(model.gvr for model in self.models), TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
+        return (*OPTIONAL, JOB_SETS) if self.v1_jobs else OPTIONAL
 
 
 @dataclass(frozen=True, slots=True)

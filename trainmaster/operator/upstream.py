@@ -26,6 +26,7 @@ _IMAGE = "training-operator"
 _LABEL = ("control-plane", "kubeflow-training-operator")
 _WEBHOOKS = ".training-operator.kubeflow.org"
 _NAMESPACE_VARIABLE = "KUBEFLOW_NAMESPACE"
+_REVIEWS = GVR("authorization.k8s.io", "v1", "subjectaccessreviews")
 _SCHEMES = frozenset(model.framework.singular for model in MODELS)
 
 
@@ -39,6 +40,8 @@ class TrainingOperator:
     """The kinds that it runs: pytorchjob."""
     watched: str
     """The only namespace that it works in; "" is all."""
+    account: str
+    """Its service account."""
 
     def shares(self, namespace: str) -> bool:
         """Whether an operator that works in `namespace` ("" is all) would meet its jobs."""
@@ -56,9 +59,10 @@ def find_training_operator(deployment: Fields) -> TrainingOperator | None:
     if not chosen or one.spec.get("replicas") == 0:
         return None
     arguments = [*list_items(chosen[0], "command"), *list_items(chosen[0], "args")]
-    schemes = frozenset(text.lower() for text in _read_flags(arguments, "enable-scheme"))
+    schemes = frozenset(text.lower() for text in _read_flags(arguments, "enable-scheme")) & _SCHEMES
     watched = [*_list_variables(chosen[0]), *_read_flags(arguments, "namespace")]
-    return TrainingOperator(one.namespace, one.name, schemes or _SCHEMES, watched[-1] if watched else "")
+    account = read_text(template, "spec", "serviceAccountName") or "default"
+    return TrainingOperator(one.namespace, one.name, schemes or _SCHEMES, watched[-1] if watched else "", account)
 
 
 def _read_program(container: Fields) -> str:
@@ -87,7 +91,7 @@ async def check_no_other_owner(client: Client, models: Sequence[type[V1Job]], na
     if not models:
         return
     found = [find_training_operator(item) for item in await _list_all(client, DEPLOYMENTS)]
-    operators = [one for one in found if one is not None]
+    operators = [one for one in found if one is not None and await _may_run_jobs(client, one)]
     for operator in operators:
         shared = [model for model in models if model.framework.singular in operator.schemes]
         if shared and operator.shares(namespace):
@@ -109,6 +113,29 @@ async def _list_all(client: Client, gvr: GVR) -> Sequence[Object]:
         text = "cannot see whether training-operator runs the same kinds"
         log.warning(text, extra={"action": "operator.owners", "error": error.message})
         return ()
+
+
+async def _may_run_jobs(client: Client, operator: TrainingOperator) -> bool:
+    """Whether its service account may write what it does to jobs. Otherwise any user who may create a Deployment could
+    prevent this operator from starting. True if we may not ask."""
+    kind = next(model for model in MODELS if model.framework.singular in operator.schemes)
+    attributes = {"group": GROUP, "resource": kind.gvr.plural, "subresource": "status", "verb": "update"}
+    if operator.watched:
+        attributes["namespace"] = operator.watched
+    accounts = ("system:serviceaccounts", f"system:serviceaccounts:{operator.namespace}", "system:authenticated")
+    user = f"system:serviceaccount:{operator.namespace}:{operator.account}"
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": list(accounts), "resourceAttributes": attributes},
+    }
+    try:
+        answer = await client.create(_REVIEWS, review)
+    except StatusError as error:
+        if error.code != 403:
+            raise
+        return True
+    return bool(answer["status"].get("allowed"))
 
 
 def _list_webhooks(configuration: Fields, models: Sequence[type[V1Job]]) -> Iterator[str]:

@@ -168,6 +168,11 @@ def test_a_gang_scheduler_has_its_priorities_and_every_pytorch_job_its_autoscale
     assert PRIORITY_CLASSES in list_collections(list_operated(gang, None), gang)
 
 
+def test_in_place_of_training_operator_it_starts_without_jobsets() -> None:
+    assert JOB_SETS not in OperatorSettings().optional
+    assert JOB_SETS in OperatorSettings(v1_jobs=(PyTorchJob,)).optional
+
+
 def test_a_companion_keeps_no_pods_in_memory_and_the_operator_does() -> None:
     settings = OperatorSettings()
     assert PODS not in list_collections((), settings)

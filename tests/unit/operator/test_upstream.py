@@ -37,17 +37,31 @@ def make_webhooks(*plurals: str, suffix: str = "training-operator.kubeflow.org")
 class Upstream:
     """A client that lists these objects, or says no."""
 
-    def __init__(self, *deployments: Object, webhooks: Object | None = None, refusal: StatusError | None = None):
+    def __init__(
+        self,
+        *deployments: Object,
+        webhooks: Object | None = None,
+        refusal: StatusError | None = None,
+        allowed: bool | None = True,
+    ):
         self._items = {
             DEPLOYMENTS: list(deployments),
             VALIDATING_WEBHOOK_CONFIGURATIONS: [webhooks] if webhooks else [],
         }
         self._refusal = refusal
+        self._allowed = allowed
+        self.asked: list[Object] = []
 
     async def list(self, gvr: GVR, namespace: str = "", options: object = None) -> ObjectList:
         if self._refusal is not None:
             raise self._refusal
         return ObjectList(self._items.get(gvr, []), "1")
+
+    async def create(self, gvr: GVR, obj: Object) -> Object:
+        self.asked.append(obj["spec"])
+        if self._allowed is None:
+            raise StatusError(403, "Forbidden", "no")
+        return {**obj, "status": {"allowed": self._allowed}}
 
 
 def check(client: Upstream, *models: Any, namespace: str = "") -> None:
@@ -94,6 +108,17 @@ def test_operators_of_different_namespaces_do_not_meet(limited: dict[str, Any]) 
     for namespace in ("", "a"):
         with pytest.raises(OSError, match="PyTorchJobs"):
             check(client, PyTorchJob, namespace=namespace)
+
+
+def test_a_deployment_that_may_not_write_jobs_is_not_believed() -> None:
+    client = Upstream(make_deployment("--enable-scheme=pytorchjob", "--namespace=a"), allowed=False)
+    check(client, PyTorchJob)
+    (asked,) = client.asked
+    assert asked["user"] == "system:serviceaccount:kubeflow:default"
+    wanted = {"group": "kubeflow.org", "resource": "pytorchjobs", "subresource": "status", "verb": "update"}
+    assert asked["resourceAttributes"] == {**wanted, "namespace": "a"}
+    with pytest.raises(OSError, match="PyTorchJobs"):
+        check(Upstream(make_deployment(), allowed=None), PyTorchJob)
 
 
 def test_a_webhook_for_a_kind_that_nobody_serves_is_refused() -> None:

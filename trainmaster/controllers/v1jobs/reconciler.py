@@ -27,6 +27,7 @@ from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, V1Job
 from trainmaster.kit.timeline import Now
 
 if TYPE_CHECKING:
+    from trainmaster.api.fields import FieldError
     from trainmaster.controllers.v1jobs.contract import V1Cluster
 
 _OF_MPI_JOBS = (SERVICE_ACCOUNTS, CONFIG_MAPS, ROLES, ROLE_BINDINGS)
@@ -48,6 +49,7 @@ def reconcile(
     if job.is_deleting or not job.is_managed_here:
         return NOTHING
     # Loaded with the first job: most installations have none, and every start would pay for it.
+    from trainmaster.api.v1jobs.validation import admit  # noqa: PLC0415
     from trainmaster.controllers.v1jobs.claims import V1Children  # noqa: PLC0415
     from trainmaster.controllers.v1jobs.passes import V1Pass  # noqa: PLC0415
 
@@ -58,6 +60,9 @@ def reconcile(
         one.wait(*_explain(refusals[0]))
     elif job.is_suspended:
         one.suspend()
+    elif cluster is not None and (errors := admit(model.framework, raw, None).errors):
+        # On one machine such a job is not let in.
+        one.wait(*_explain_errors(job, errors))
     else:
         one.run()
     return one.draft.build_plan()
@@ -69,6 +74,12 @@ def _explain(refusal: WriteRefusal) -> tuple[Waiting, str]:
         waiting = Waiting("FailedCreate", f"Error creating: {refusal.error.message}")
         return waiting, f"{waiting.reason}{refusal.write.obj['kind']}"
     return Waiting("Refused", refusal.error.message), ""
+
+
+def _explain_errors(job: V1Job, errors: Sequence[FieldError]) -> tuple[Waiting, str]:
+    """As upstream, where it has no webhook for the kind."""
+    text = f"{job.framework.kind} failed validation because {'; '.join(map(str, errors))}"
+    return Waiting("FailedValidation", text), f"{job.framework.kind}FailedValidation"
 
 
 def build_child_mapper(model: type[V1Job]) -> Mapper:

@@ -214,6 +214,17 @@ def test_c30_a_scheduler_in_the_template_stays_and_is_warned_about(framework: An
     assert stage.notes.count(f"{reason}: {text}") == 1
 
 
+def test_mistakes_that_no_webhook_refused_are_reported_by_the_job() -> None:
+    stage = V1Stage(PYTORCH, {"Master": 2, "Worker": 1}, cluster=PLAIN)
+    stage.play()
+    text = "PyTorchJob failed validation because spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1"
+    assert stage.pods == [] and stage.notes == [f"PyTorchJobFailedValidation: {text}"]
+    assert (stage.status["waiting"]["reason"], stage.status["waiting"]["message"]) == ("FailedValidation", text)
+    stage.change(pytorchReplicaSpecs={"Master": {"replicas": 1}})
+    stage.play()
+    assert stage.pods == ["a-master-0", "a-worker-0"] and "waiting" not in stage.status
+
+
 def make_elastic(cluster: V1Cluster | None = PLAIN) -> V1Stage:
     policy = {"minReplicas": 1, "maxReplicas": 4, "metrics": METRICS}
     return V1Stage(PYTORCH, {"Worker": 2}, cluster=cluster, elasticPolicy=policy)
