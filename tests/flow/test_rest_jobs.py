@@ -278,3 +278,43 @@ def test_jobs_of_all_kinds_are_listed_read_and_deleted_by_their_tenant_only(tmp_
         assert (await read(plant, ann, "jobs/a"))["kind"] == "PyTorchJob"
 
     play(tmp_path, scene, ScriptedNode(seconds=600))
+
+
+def test_a_v1_job_is_suspended_resumed_and_restarted_like_a_trainjob(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant) -> None:
+        ann = await plant.rest.add_tenant("ann")
+        await plant.rest.client.create(PYTORCH.gvr, make_v1_job(PYTORCH), "ann")
+        await wait_for(plant, ann, "a", "Running")
+        assert (await plant.call("POST", "/api/v1/jobs/a/suspend", ann)).json()["state"] == "Suspended"
+        refused = await plant.call("POST", "/api/v1/jobs/a/restart", ann, {})
+        assert (refused.status, refused.json()["type"].rpartition(":")[2]) == (409, "suspended")
+        assert (await plant.call("POST", "/api/v1/jobs/a/resume", ann)).status == 200
+        await wait_for(plant, ann, "a", "Running")
+        before = await plant.rest.client.get(PODS, "a-worker-0", "ann")
+        headers = [("Idempotency-Key", "once")]
+        answers = [await plant.call("POST", "/api/v1/jobs/a/restart", ann, {}, headers=headers) for _ in range(2)]
+        want = {"name": "a", "namespace": "ann", "attempt": 1, "created": False}
+        assert [one.json() for one in answers] == [want, want]
+        await plant.rest.clock.sleep(60)
+        found = await wait_for(plant, ann, "a", "Running")
+        assert (found["attempt"], [one["attempt"] for one in found["workers"]]) == (1, [1])
+        after = await plant.rest.client.get(PODS, "a-worker-0", "ann")
+        assert before["metadata"]["uid"] != after["metadata"]["uid"]
+
+    play(tmp_path, scene, ScriptedNode(seconds=6000))
+
+
+def test_an_ended_v1_job_runs_again_under_a_new_name(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant) -> None:
+        ann = await plant.rest.add_tenant("ann")
+        await plant.rest.client.create(PYTORCH.gvr, make_v1_job(PYTORCH), "ann")
+        await wait_for(plant, ann, "a", "Complete")
+        headers = [("Idempotency-Key", "again")]
+        made = [await plant.call("POST", "/api/v1/jobs/a/restart", ann, {}, headers=headers) for _ in range(2)]
+        assert made[0].status == 200, made[0].body
+        assert made[0].json() == made[1].json()
+        plain = await plant.call("POST", "/api/v1/jobs/a/restart", ann, {})
+        assert (plain.json()["name"], plain.json()["created"]) == ("a-2", True)
+        assert (await wait_for(plant, ann, "a-2", "Complete"))["kind"] == "PyTorchJob"
+
+    play(tmp_path, scene, ScriptedNode())

@@ -19,6 +19,7 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_job
 from trainmaster.cli.stopping import suspend_all, wait_for_pods
 from trainmaster.client.contract import DeleteOptions, ListOptions, PatchType
+from trainmaster.jobs.control import ask_for_attempt
 from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.testing.virtual import run_virtual
 
@@ -482,22 +483,51 @@ def test_c29_the_queue_of_a_job_cannot_be_changed() -> None:
     flow(body)
 
 
-def test_restart_of_a_running_job_replaces_all_its_pods() -> None:
+@pytest.mark.parametrize("context", ["", "cluster"])
+@pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+def test_restart_of_a_running_job_replaces_all_its_pods(restart: str, context: str) -> None:
+    """On a cluster it is suspended and resumed, which training-operator understands too."""
+
     async def body(plant: Plant) -> None:
-        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1, "Worker": 2})))
+        await plant.apply((PYTORCH.gvr, make_job(PYTORCH, {"Master": 1, "Worker": 2}, restart)))
         await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
         before = {pod["metadata"]["uid"] for pod in await plant.list_all(PODS)}
-        context = CommandContext({}, io.StringIO(), io.StringIO())
-        options = argparse.Namespace(namespace="default", new_name="", wait=False)
+        options = argparse.Namespace(namespace="default", new_name="", wait=True, kubeconfig="", context=context)
         job = await get_job(plant.client, "default", "a")
-        await Restart(plant.client, context, options, None).run(job)
+        commands = CommandContext({}, io.StringIO(), io.StringIO())
+        await Restart(plant.client, commands, options, None).run(job)
         found = await plant.wait_for(PYTORCH.gvr, "a", has("Running"))
         after = {pod["metadata"]["uid"] for pod in await plant.list_all(PODS)}
         assert len(after) == 3 and not after & before
         assert "restarts" not in found["status"], "it was requested, so it does not count against the limit"
+        assert "failure" not in found["status"]
         assert not PyTorchJob(found).is_suspended
+        assert PyTorchJob(found).attempt == (0 if context else 1)
 
     flow(body, seconds=600)
+
+
+def test_a_restart_that_a_user_asked_for_begins_the_count_again_and_its_numbers_go_on() -> None:
+    """Worker 0 fails twice before the restart and once after it; the limit is three."""
+    failures = fail_workers(137, times=2)
+
+    async def body(plant: Plant) -> None:
+        job = make_job(PYTORCH, {"Master": 1, "Worker": 1}, "ExitCode", runPolicy={"backoffLimit": 3})
+        await plant.apply((PYTORCH.gvr, job))
+        await plant.wait_for(PYTORCH.gvr, "a", lambda one: one.get("status", {}).get("restarts") == 2)
+        await plant.cluster.clock.sleep(3)
+        asked = await get_job(plant.client, "default", "a")
+        assert await ask_for_attempt(plant.client, asked, None) == 3
+        await plant.cluster.clock.sleep(3)
+        found = await get_job(plant.client, "default", "a")
+        assert found.read_attempts(None) == (3, 0, 3)
+        pods = await plant.list_all(PODS)
+        assert [pod["metadata"]["annotations"]["trainmaster.dev/attempt"] for pod in pods] == ["3", "3"]
+        text = "PyTorchJob a is restarting because a user asked for it."
+        assert text in await list_messages(plant, "PyTorchJobRestarting")
+        assert list(list_conditions(dict(found.raw))) == ["Created", "Running"]
+
+    flow(body, failures, seconds=1)
 
 
 def test_pods_that_an_ended_job_left_running_are_stopped_with_the_server() -> None:

@@ -58,11 +58,13 @@ FROM_TRAINJOB = "trainmaster.dev/from-trainjob"
 """Annotation on JobSets, by the TrainJob controller: which of its labels and annotations come from the TrainJob, as
 JSON {labels, annotations}. Those that are removed from the TrainJob are removed from the JobSet; others stay."""
 RESTART = "trainmaster.dev/restart"
-"""Annotation on TrainJobs, by people and `trainmaster restart`: the number of the attempt to start. While it is greater
-than that of the JobSet, the TrainJob controller replaces the JobSet (`api.training.restarts`)."""
+"""Annotation on training jobs of all kinds, by people and `trainmaster restart`: the number of the attempt to start.
+While it is greater than that of the JobSet, the TrainJob controller replaces the JobSet (`api.training.restarts`); the
+controller of a v1 job replaces Pods with a lower number."""
 FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
-"""Annotation on JobSets and their Pods, by the TrainJob controller: the number of the JobSet's first attempt, if it is
-not 0. Attempts of a job are numbered across all its JobSets."""
+"""Annotation on JobSets and their Pods, by the TrainJob controller, and on Pods of v1 jobs: the number of the first
+attempt since the last restart that a user asked for, if it is not 0. Attempts of a job are numbered across all its
+JobSets."""
 CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
 """Annotations on JobSets with internal state of the controllers; templates cannot set them."""
 SUBMITTER = "trainmaster.dev/submitter"

@@ -65,7 +65,7 @@ WAITING: Mapping[str, Words] = {
         "`status.failure` shows which rank failed first, and its last lines",
     ),
     "Restarting": Words(
-        "a restart was requested; running Pods are stopped and the JobSet is replaced",
+        "a restart was requested; running Pods are stopped and replaced",
         "nothing; the next attempt starts when the last one has ended",
     ),
     "RuntimeNotFound": Words(

@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping
 from trainmaster.api.labels import RERUN_OF, RESTART
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.status import AlreadyExists
-from trainmaster.api.training.restarts import decide_next
 from trainmaster.client.contract import Client, PatchType
 from trainmaster.jobs.manifests import build_manifest
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.training import TrainingJob
-from trainmaster.jobs.models.trainjobs import TrainJob
 
 _NAMES = 1000
 
@@ -32,11 +30,12 @@ async def set_suspended(client: Client, job: TrainingJob, suspend: bool) -> bool
 
 
 async def ask_for_attempt(
-    client: Client, job: TrainJob, jobset: JobSet | None, annotations: Mapping[str, str] | None = None
+    client: Client, job: TrainingJob, jobset: JobSet | None, annotations: Mapping[str, str] | None = None
 ) -> int:
-    """Requests the next attempt of a job that has not ended; returns its number. Raises Conflict if the job has changed
+    """Requests the next attempt of a job that has not ended; returns its number. `jobset`: None for a kind without
+    JobSets. Raises Conflict if the job has changed
     since it was read: the revision ensures that it has not ended and that nobody else has requested an attempt."""
-    attempt = decide_next(job.raw, None if jobset is None else jobset.raw)
+    attempt = job.decide_next_attempt(jobset)
     patch = {"metadata": {**job.head, "annotations": {**(annotations or {}), RESTART: str(attempt)}}}
     await client.patch(job.gvr, job.name, PatchType.MERGE, patch, job.namespace)
     return attempt

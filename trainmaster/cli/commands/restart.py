@@ -1,11 +1,11 @@
-"""Restart TrainJobs. A running one starts its next attempt; a finished one is submitted again under a new name.
+"""Restart jobs. A running one starts its next attempt; a finished one is submitted again under a new name.
 
   trainmaster restart my-job                 running: its processes are stopped and started again
-  trainmaster restart my-job --name again    finished: the same TrainJob as `again` (default: my-job-2, my-job-3, ...)
+  trainmaster restart my-job --name again    finished: the same job as `again` (default: my-job-2, my-job-3, ...)
 
 A running job keeps its name, its record and the numbering of its attempts; programs have the grace period of their
-Pods to save, and continue from a checkpoint if they load one. Its restart count is reset, its deadline is not. A
-running job of another kind, such as a PyTorchJob, is suspended and resumed, which also restarts its deadline. A
+Pods to save, and continue from a checkpoint if they load one. Its restart count is reset, its deadline is not. On a
+cluster, a running job of a v1 kind, such as a PyTorchJob, is suspended and resumed, which also restarts its deadline. A
 finished job is not changed; an annotation of the new job refers to it. Repeating the command is safe.
 
 Exit codes: 0 success, 1 it cannot be restarted, 6 timed out (--wait), 7 no such TrainJob.
@@ -19,6 +19,7 @@ import asyncio
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import Conflict
+from trainmaster.api.training.restarts import read_first
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import add_names, get_job, get_jobs
@@ -92,8 +93,10 @@ class Restart:
             try:
                 if isinstance(job, TrainJob):
                     await self._replace(job)
-                else:
+                elif is_cluster(self._options):
                     await self._suspend_and_resume(job)
+                else:
+                    await self._replace_pods(job)
             except Conflict:
                 job = await get_job(self._client, self._options.namespace, job.reference)
             else:
@@ -144,8 +147,29 @@ class Restart:
         if problem:
             raise exits.Failure(problem)
 
+    async def _replace_pods(self, job: TrainingJob) -> None:
+        """For a kind without JobSets."""
+        attempt = await ask_for_attempt(self._client, job, None)
+        self._context.say(f"{name_object(job.gvr, job.name)} restarted: attempt {attempt}")
+        if self._options.wait:
+            wait = self._await_pods(job, attempt)
+            (problem,) = await limit([wait], self._seconds, f"attempt {attempt} of {job.label} has not begun")
+            if problem:
+                raise exits.Failure(problem)
+
+    async def _await_pods(self, job: TrainingJob, attempt: int) -> str:
+        """Returns what went wrong."""
+        while True:
+            pods = (await read_parts(self._client, job)).pods
+            if pods and all(read_first(pod) >= attempt for pod in pods):
+                return ""
+            if (await get_job(self._client, self._options.namespace, job.reference)).is_finished:
+                return f"{job.label} has ended meanwhile"
+            await SystemClock().sleep(_POLL_SECONDS)
+
     async def _suspend_and_resume(self, job: TrainingJob) -> None:
-        """For a kind without numbered attempts. Its Pods have the same names again, so the old ones must be gone."""
+        """Works with training-operator too, which does not know our annotation. Pods have the same names again, so the
+        old ones must be gone."""
         await set_suspended(self._client, job, True)
         try:
             problems = await wait_for(self._client, [job], SUSPENDED_GOAL, self._seconds)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_text
+from trainmaster.api.training.restarts import read_first
 from trainmaster.api.v1jobs.frameworks import EXIT_CODE, MPI, MXNET, NEVER, REPLICA_INDEX, REPLICA_TYPE, XGBOOST
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.controllers.v1jobs.names import build_selector
@@ -33,7 +34,8 @@ class ReplicaCensus:
     surplus: list[Pod] = field(default_factory=list)
     """Pods beyond the number of replicas, which are deleted."""
     leaving: set[int] = field(default_factory=set)
-    """Indexes whose Pod was stopped because the job was suspended, and is not gone yet. It counts as nothing."""
+    """Indexes whose Pod was stopped because the job was suspended or restarted, and is not gone yet. It counts as
+    nothing."""
 
     @property
     def active(self) -> int:
@@ -90,13 +92,20 @@ def take_census(job: V1Job, pods: Iterable[Pod]) -> dict[str, ReplicaCensus]:
 
 
 def _is_leaving(job: V1Job, pod: Pod) -> bool:
-    """Whether a Pod ends because the job was suspended, even if it has been resumed since."""
+    """Whether a Pod ends because the job was restarted, or suspended, even if it has been resumed since."""
+    if is_outdated(job, pod):
+        return True
     if not pod.is_deleting:
         return False
     condition = job.find_condition(SUSPENDED)
     if condition is None:
         return job.is_suspended
     return condition.get("status") == "True" or pod.created_at <= read_text(condition, "lastTransitionTime")
+
+
+def is_outdated(job: V1Job, pod: Pod) -> bool:
+    """Whether a user has asked for a restart since the Pod was created."""
+    return read_first(pod.raw) < job.wanted_attempt
 
 
 def read_exit_code(job: V1Job, pod: Pod) -> int:

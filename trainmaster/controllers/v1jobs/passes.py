@@ -14,7 +14,13 @@ from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.client.writes import Create
 from trainmaster.controllers.failures import FailedPod, choose_failure, read_failed_pod
 from trainmaster.controllers.v1jobs import mpi, outcome
-from trainmaster.controllers.v1jobs.census import ReplicaCensus, count_restarts_in_place, is_retried, take_census
+from trainmaster.controllers.v1jobs.census import (
+    ReplicaCensus,
+    count_restarts_in_place,
+    is_outdated,
+    is_retried,
+    take_census,
+)
 from trainmaster.controllers.v1jobs.claims import V1Children
 from trainmaster.controllers.v1jobs.cluster import V1ClusterPass
 from trainmaster.controllers.v1jobs.contract import V1Cluster
@@ -105,6 +111,10 @@ class V1Pass:
         draft.start()
         draft.status["replicaStatuses"] = {name: group.describe(job) for name, group in self._census.items()}
         draft.status["failure"] = choose_failure(job.failure, list(self._list_failures()))
+        outdated = [pod for pod in self._children.pods if is_outdated(job, pod)]
+        if outdated:
+            self._replace_all(outdated)
+            return
         ended = outcome.find_outcome(job, self._census) or self._find_exceeded_limit()
         if ended is not None:
             self._finish(ended)
@@ -122,6 +132,19 @@ class V1Pass:
             self._set_waiting(problem)
         else:
             self.draft.status["waiting"] = queued.to_wire(self._job.waiting, self._now.wall)
+
+    def _replace_all(self, pods: Sequence[Pod]) -> None:
+        """A user restarts the job: all Pods end before new ones are created, and failures so far no longer count."""
+        job, draft = self._job, self.draft
+        draft.status["restarts"] = draft.status["restartingPods"] = None
+        text = f"{job.framework.kind} {job.name} is restarting because a user asked for it."
+        if not all(pod.is_deleting for pod in pods):
+            draft.set(RESTARTING, text)
+            draft.note(job, f"{job.framework.kind}{RESTARTING}", text)
+        for pod in pods:
+            self._delete(pod)
+        text = f"a restart was asked for: attempt {job.wanted_attempt} begins when all Pods are gone"
+        draft.status["waiting"] = Waiting(RESTARTING, text).to_wire(job.waiting, self._now.wall)
 
     def _finish(self, ended: V1Outcome) -> None:
         statuses: dict[str, Object] = self.draft.status["replicaStatuses"]
@@ -229,7 +252,7 @@ class V1Pass:
             name = self._name(replica, index)
             if gvr == PODS:
                 # Decoded, because a template in a custom kind may say `cpu: 2` or null where a Pod does not.
-                pod = build_pod(job, replica, index, attempt=job.restarts)
+                pod = build_pod(job, replica, index)
                 self._cluster.prepare_pod(pod, replica)
                 self.draft.write(Create(PODS, pod))
                 if sets_restart_policy(replica):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmaster.api.labels import POD_ATTEMPT
+from trainmaster.api.labels import FIRST_ATTEMPT, POD_ATTEMPT
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_annotations, read_labels, read_metadata
 from trainmaster.api.v1jobs.frameworks import LAUNCHER, MASTER, MPI, PYTORCH, TENSORFLOW, WORKER
@@ -17,8 +17,7 @@ _WAIT_IMAGE = "alpine:3.10"
 _WAIT_TRIES = 100
 
 
-def build_pod(job: V1Job, replica: ReplicaSpec, index: int, attempt: int = 0) -> Object:
-    """`attempt`: how many Pods of the job were replaced before."""
+def build_pod(job: V1Job, replica: ReplicaSpec, index: int) -> Object:
     template = read_metadata(replica.template)
     meta: Object = {
         "name": build_name(job, replica, index),
@@ -27,8 +26,9 @@ def build_pod(job: V1Job, replica: ReplicaSpec, index: int, attempt: int = 0) ->
         "ownerReferences": [build_owner_reference(job.raw)],
     }
     annotations = dict(read_annotations(replica.template))
-    if attempt:
-        annotations[POD_ATTEMPT] = str(attempt)
+    for key, number in ((POD_ATTEMPT, job.attempt), (FIRST_ATTEMPT, job.wanted_attempt)):
+        if number:
+            annotations[key] = str(number)
     if annotations:
         meta["annotations"] = annotations
     if template.get("finalizers"):

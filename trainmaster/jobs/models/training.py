@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import NOTHING, read_text
 from trainmaster.api.training.failures import summarize_failure
+from trainmaster.api.training.restarts import read_wanted
 from trainmaster.jobs.models.objects import ObjectModel
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ class TrainingJob(ObjectModel):
         return read_text(self.spec, "trainer", "resourcesPerNode", "limits", "memory")
 
     @property
+    def wanted_attempt(self) -> int:
+        """The number of the attempt that a user asked for last; 0 if the annotation is not a number."""
+        return read_wanted(self.raw)
+
+    @property
     def is_suspended(self) -> bool:
         """Whether it should be suspended; the condition says whether it is."""
         return bool(self.spec.get("suspend"))
@@ -126,10 +132,19 @@ class TrainingJob(ObjectModel):
         """Whether it has ready Pods."""
         raise NotImplementedError
 
+    @property
+    def active_since(self) -> str:
+        """When its deadline began to count: when it was created or last resumed."""
+        return read_text(self.find_condition(SUSPENDED), "lastTransitionTime") or self.created_at
+
     def read_attempts(self, jobset: JobSet | None) -> tuple[int, int, int | None]:
         """(number of the current attempt, restarts that count against the limit, the limit); the limit is None if it is
         not set yet. `jobset`: None for a kind without JobSets, and while there is none."""
         return 0, 0, None
+
+    def decide_next_attempt(self, jobset: JobSet | None) -> int:
+        """The number for the next restart that a user asks for, after all attempts so far."""
+        raise NotImplementedError
 
     @property
     def waiting(self) -> Fields:

@@ -17,7 +17,7 @@ from trainmaster.api.labels import (
 from trainmaster.api.meta import GVR, Fields
 from trainmaster.api.reading import NOTHING
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.api.training.restarts import read_first, read_wanted
+from trainmaster.api.training.restarts import decide_next, read_first
 from trainmaster.api.training.steps import NODE
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.ranks import PodPlace
@@ -81,11 +81,6 @@ class TrainJob(TrainingJob):
         is_namespaced = self.runtime.get("kind") == "TrainingRuntime"
         return self.namespace if is_namespaced else "", str(self.runtime.get("name", ""))
 
-    @property
-    def wanted_attempt(self) -> int:
-        """The number of its JobSet's first attempt; 0 if the annotation is not a number."""
-        return read_wanted(self.raw)
-
     # Its status
 
     @property
@@ -100,6 +95,9 @@ class TrainJob(TrainingJob):
     @property
     def is_ready(self) -> bool:
         return any(step.get("ready") for step in self.steps)
+
+    def decide_next_attempt(self, jobset: JobSet | None) -> int:
+        return decide_next(self.raw, None if jobset is None else jobset.raw)
 
     def read_attempts(self, jobset: JobSet | None) -> tuple[int, int, int | None]:
         return (0, 0, None) if jobset is None else (jobset.attempt, jobset.restarts, jobset.max_restarts)

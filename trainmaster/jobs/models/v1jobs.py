@@ -123,8 +123,17 @@ class V1Job(TrainingJob):
         return self.is_true(RUNNING)
 
     @property
+    def active_since(self) -> str:
+        return str(self.status.get("startTime") or self.created_at)
+
+    @property
+    def attempt(self) -> int:
+        """The number of its newest attempt: a Pod that is created now has it."""
+        return self.wanted_attempt + self.restarts
+
+    @property
     def restarts(self) -> int:
-        """How many Pods were replaced because they failed."""
+        """How many Pods were replaced because they failed, since a user restarted the job."""
         return count(self.status.get("restarts"))
 
     @property
@@ -137,7 +146,10 @@ class V1Job(TrainingJob):
         return DEADLINE_EXCEEDED if is_late else super()._read_end_reason(condition)
 
     def read_attempts(self, jobset: JobSet | None) -> tuple[int, int, int | None]:
-        return self.restarts, self.restarts, self.backoff_limit
+        return self.attempt, self.restarts, self.backoff_limit
+
+    def decide_next_attempt(self, jobset: JobSet | None) -> int:
+        return self.attempt + 1
 
 
 class PyTorchJob(V1Job):

@@ -23,7 +23,6 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import Conflict, NotFound, StatusError
-from trainmaster.api.training.restarts import decide_next
 from trainmaster.api.training.steps import read_framework
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.control import ask_for_attempt, set_suspended
@@ -38,7 +37,6 @@ from trainmaster.jobs.lookups import (
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import TrainingJob
-from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.rerunning import rerun
@@ -53,7 +51,7 @@ _OF = "~"
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 RESTART_KEY = "trainmaster.dev/restart-key"
-"""Annotation on TrainJobs, set by the REST API: the hashed Idempotency-Key of the last requested restart."""
+"""Annotation on jobs, set by the REST API: the hashed Idempotency-Key of the last requested restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +203,9 @@ async def restart_job(
         name = job.name
         _check_staying(job)
         if job.is_finished:
-            made = await rerun(client, dict(job.raw), new_name, key)
+            made = await rerun(client, job, new_name, key)
             return Restarted(made["metadata"]["name"], 0, True)
         _check_running(job, new_name)
-        if not isinstance(job, TrainJob):
-            text = f"{name} has not ended, and only a TrainJob can begin its next attempt"
-            raise Problem(409, "not-restartable", text, hint="suspend and resume it")
         asked, _, attempt = job.annotations.get(RESTART_KEY, "").partition(" ")
         if key and asked == key:
             return Restarted(name, find_count(attempt) or 0, False)
@@ -221,9 +216,9 @@ async def restart_job(
     raise Problem(409, "conflict", f"{reference} changes all the time", hint="send it again in a moment")
 
 
-async def _ask(client: Client, job: TrainJob, key: str) -> int:
+async def _ask(client: Client, job: TrainingJob, key: str) -> int:
     jobset = await find_jobset(client, job)
-    noted = {RESTART_KEY: f"{key} {decide_next(job.raw, None if jobset is None else jobset.raw)}"} if key else None
+    noted = {RESTART_KEY: f"{key} {job.decide_next_attempt(jobset)}"} if key else None
     return await ask_for_attempt(client, job, jobset, noted)
 
 

@@ -1,7 +1,7 @@
 """Repeats a finished job under a new name, with its own copy of the code.
 
 A job created by the REST API mounts the ConfigMap `{job}-script`, which is deleted with that job. So the new one gets a
-copy first, in the order of `guide_jobs`: the copy, the TrainJob, the owner. The sweep handles what a crash leaves.
+copy first, in the order of `guide_jobs`: the copy, the job, the owner. The sweep handles what a crash leaves.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 from trainmaster.api.labels import SCRIPT_OF
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_labels
-from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.jobs.control import build_rerun, list_new_names
+from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.creation.guide_jobs import WRITES, adopt
 from trainmaster.rest.services.creation.naming import get_job_script
@@ -25,38 +27,37 @@ log = logging.getLogger(__name__)
 
 _COPIED = ("apiVersion", "kind", "data", "binaryData")
 KEY_LABEL = "trainmaster.dev/idempotency-key"
-"""Label on TrainJobs and scripts, set by the REST API: the hashed Idempotency-Key of the request that created it."""
+"""Label on jobs and scripts, set by the REST API: the hashed Idempotency-Key of the request that created it."""
 
 
-async def rerun(client: Client, job: Object, new_name: str | None, key: str) -> Object:
-    """The new TrainJob. `key`: repeating the request with the same key returns the same job."""
-    meta = job["metadata"]
+async def rerun(client: Client, job: TrainingJob, new_name: str | None, key: str) -> Object:
+    """The new job. `key`: repeating the request with the same key returns the same job."""
     if key:
         # One name per key, so that a repeated request finds what was created.
-        names = [new_name or f"{meta['name'][:35].rstrip('-')}-{key[:8]}"]
+        names = [new_name or f"{job.name[:35].rstrip('-')}-{key[:8]}"]
     else:
-        names = [new_name] if new_name else list_new_names(meta["name"])
+        names = [new_name] if new_name else list_new_names(job.name)
     script = await _find_script(client, job)
     for name in names:
         made = await _make(client, job, name, script, key)
         if made is not None:
             return made
-    taken = new_name or f"{meta['name']}-2 and the following"
+    taken = new_name or f"{job.name}-2 and the following"
     raise Problem(409, "already-exists", f"{taken}: this name is taken", hint="send another `name`")
 
 
-async def _find_script(client: Client, job: Object) -> Object | None:
-    name = get_job_script(job["metadata"]["name"])
+async def _find_script(client: Client, job: TrainingJob) -> Object | None:
+    if not isinstance(job, TrainJob):
+        return None  # the REST API creates TrainJobs only
     try:
-        script = await client.get(CONFIG_MAPS, name, job["metadata"]["namespace"])
+        script = await client.get(CONFIG_MAPS, get_job_script(job.name), job.namespace)
     except NotFound:
         return None
-    return script if read_labels(script).get(SCRIPT_OF) == job["metadata"]["name"] else None
+    return script if read_labels(script).get(SCRIPT_OF) == job.name else None
 
 
-async def _make(client: Client, job: Object, name: str, script: Object | None, key: str) -> Object | None:
-    namespace = job["metadata"]["namespace"]
-    manifest = build_rerun(job, name)
+async def _make(client: Client, job: TrainingJob, name: str, script: Object | None, key: str) -> Object | None:
+    manifest = build_rerun(job.raw, name)
     labels = {**read_labels(manifest), KEY_LABEL: key}
     manifest["metadata"]["labels"] = {label: value for label, value in labels.items() if value}
     own: Object | None = None
@@ -66,9 +67,9 @@ async def _make(client: Client, job: Object, name: str, script: Object | None, k
             return None
         manifest["spec"] = _rename(manifest["spec"], script["metadata"]["name"], own["metadata"]["name"])
     try:
-        made = await client.create(TRAIN_JOBS, manifest, namespace, options=WRITES)
+        made = await client.create(job.gvr, manifest, job.namespace, options=WRITES)
     except AlreadyExists:
-        made = await client.get(TRAIN_JOBS, name, namespace)
+        made = await client.get(job.gvr, name, job.namespace)
         if not key or read_labels(made).get(KEY_LABEL) != key:
             await _remove(client, own)
             return None
