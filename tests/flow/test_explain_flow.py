@@ -17,6 +17,7 @@ from trainmaster.client.contract import PatchType
 from trainmaster.controllers.explain.changes import UnblockingChange
 from trainmaster.controllers.explain.gathering import collect
 from trainmaster.controllers.explain.reasons import JobExplanation, explain, list_waiting
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.kit.timeline import Now
 from trainmaster.testing.virtual import run_virtual
 
@@ -42,7 +43,7 @@ async def running(cpu: str = "8", memory: str = "16Gi") -> AsyncIterator[Plant]:
 
 async def submit(plant: Plant, *jobs: Object) -> None:
     for job in jobs:
-        await plant.client.create(TRAIN_JOBS, job, "default")
+        await plant.client.create(read_training_job(job).gvr, job, "default")
         await plant.cluster.clock.sleep(3)
 
 
@@ -60,7 +61,7 @@ async def is_running(plant: Plant, name: str) -> bool:
 async def keep_promise(plant: Plant, job: Object, change: UnblockingChange) -> bool:
     """Deletes the job and submits it again with the change; whether it starts."""
     name = job["metadata"]["name"]
-    await plant.client.delete(TRAIN_JOBS, name, "default")
+    await plant.client.delete(read_training_job(job).gvr, name, "default")
     await plant.cluster.clock.sleep(3)
     await submit(plant, merge.apply(job, dict(change.patch)))
     return await is_running(plant, name)
@@ -111,6 +112,86 @@ def test_those_further_behind_are_told_who_comes_first_and_may_be_asked_for_less
     run_virtual(main(), limit=86_400)
 
 
+def make_v1_job(name: str, workers: int, **limits: str) -> Object:
+    """A PyTorchJob whose master requests the same as each worker."""
+    container = {"name": "pytorch", "image": "x", "resources": {"limits": dict(limits)}}
+    replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    spec = {"pytorchReplicaSpecs": {"Master": replica, "Worker": {**replica, "replicas": workers}}}
+    meta = {"name": name, "namespace": "default"}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": meta, "spec": spec}
+
+
+def test_a_v1_job_that_waits_gets_the_same_answers() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            first, second = make_v1_job("first", 1, cpu="1"), make_v1_job("second", 3, cpu="1")
+            await submit(plant, first, second)
+            found = ask(plant, "second")
+            assert (found.kind, found.state, found.position) == ("PyTorchJob", "Waiting", 1)
+            assert found.unblock == ("when default/first ends",)
+            assert [(change.text, change.how) for change in found.changes] == [
+                (
+                    "with 0.5 CPUs instead of 1 in each Pod",
+                    "delete it and submit it again with at most cpu: 500m in the resources of each replica of "
+                    "spec.pytorchReplicaSpecs",
+                ),
+                (
+                    "with 1 worker instead of 3",
+                    "delete it and submit it again with spec.pytorchReplicaSpecs.Worker.replicas: 1",
+                ),
+            ]
+            fetched = await collect(plant.client, "default")
+            assert explain(fetched, "default", "second", Now(plant.cluster.clock.now())) == found
+            for change in found.changes:
+                assert await keep_promise(plant, second, change)
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_v1_job_that_can_never_start_names_every_obstacle() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            job = make_v1_job("big", 1, cpu="3")
+            worker = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+            worker["nodeSelector"] = {"gpu": "h100"}
+            await submit(plant, job)
+            found = ask(plant, "big")
+            assert found.sentence.startswith("the job cannot start for 2 reasons: (1) the job asks for 6 CPUs")
+            (change,) = found.changes
+            assert change.text.startswith("with 2 CPUs instead of 3 in each Pod, ")
+            await plant.client.patch(NODES, "local", PatchType.MERGE, {"metadata": {"labels": {"gpu": "h100"}}})
+            assert await keep_promise(plant, job, change)
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_an_elastic_job_is_not_told_to_take_fewer_workers_than_it_accepts() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            job = make_v1_job("wide", 5, cpu="1")
+            await submit(plant, job)
+            assert [change.text for change in ask(plant, "wide").changes if change.kind == "nodes"]
+            job["metadata"]["name"] = "elastic"
+            job["spec"]["elasticPolicy"] = {"minReplicas": 4, "maxReplicas": 8}
+            await submit(plant, job)
+            assert not [change.text for change in ask(plant, "elastic").changes if change.kind == "nodes"]
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_suspended_v1_job_is_told_whether_it_would_start() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            small, large = make_v1_job("small", 1, cpu="1"), make_v1_job("large", 4, cpu="1")
+            for job in (small, large):
+                job["spec"]["runPolicy"] = {"suspend": True}
+            await submit(plant, small, large)
+            assert ask(plant, "small").unblock[1] == "it would start at once"
+            assert ask(plant, "large").unblock[1].startswith("it would wait in the queue")
+
+    run_virtual(main(), limit=86_400)
+
+
 async def play_changes(dice: random.Random) -> int:
     """Four jobs, of which some wait; takes one of the changes that are proposed to each. Returns how many."""
     jobs = []
@@ -118,7 +199,11 @@ async def play_changes(dice: random.Random) -> int:
         limits = {"cpu": f"{dice.randint(2, 40) * 100}m", "memory": f"{dice.randint(1, 6)}Gi"}
         if dice.random() < 0.4:
             limits["gpu"] = str(dice.randint(1, 3))
-        jobs.append(make_job(f"job-{number}", dice.randint(1, 5), **limits))
+        if dice.random() < 0.3:
+            amounts = {"nvidia.com/gpu" if key == "gpu" else key: value for key, value in limits.items()}
+            jobs.append(make_v1_job(f"job-{number}", dice.randint(1, 4), **amounts))
+        else:
+            jobs.append(make_job(f"job-{number}", dice.randint(1, 5), **limits))
     kept = 0
     async with running() as plant:
         await submit(plant, *jobs)

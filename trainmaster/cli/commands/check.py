@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from trainmaster.api.declaring.fidelity import Classed, list_used
 from trainmaster.api.declaring.kinds import Fidelity, Kind
 from trainmaster.api.meta import Object
+from trainmaster.api.v1jobs.frameworks import BY_KIND
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.manifests.documents import (
@@ -47,7 +48,7 @@ _LONGEST = 70
 """Maximum length of a path in a table."""
 _OBVIOUS = ("apiVersion", "kind")
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-_RUNNING = ("TrainJob", "JobSet", "Job", "Pod")
+_RUNNING = ("TrainJob", *BY_KIND, "JobSet", "Job", "Pod")
 """Kinds that the scheduler starts."""
 _NAMED = re.compile(r"(?<![\w.])(?:spec|metadata|data)\.[\w.\[\]]+\w")
 
@@ -70,7 +71,7 @@ class CheckReport:
     errors: list[DocumentProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     workload: Object | None = None
-    """The JobSet, Job or Pod that it becomes on a server."""
+    """The JobSet, v1 job, Job or Pod that it becomes on a server."""
     start: StartForecast | None = None
 
     def find_name(self) -> str:

@@ -1,10 +1,10 @@
-"""Show why a TrainJob does not run, its position in the queue, what it waits for, and what would start it now.
+"""Show why a job does not run, its position in the queue, what it waits for, and what would start it now.
 
-Without a name: all waiting TrainJobs, the longest waiting first. Running, suspended and finished jobs are explained
+Without a name: all waiting jobs, the longest waiting first. Running, suspended and finished jobs are explained
 too. The scheduler itself computes the proposals on a copy of the queue; they are valid as long as no other jobs are
 submitted. Changes nothing.
 
-Exit codes: 0 success, 7 no such TrainJob.
+Exit codes: 0 success, 7 no such job.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Creates objects on a temporary server in memory to see whether they are accepted. Used by `trainmaster check`.
 
 It is the real registry with all admission plug-ins, so it refuses the same objects, with the same messages. The JobSet
-that the controller would create for a TrainJob is checked too. Objects are created in order, so a TrainJob may use a
-runtime that comes before it. Namespaces and the shipped runtimes are assumed to exist. Nothing is written to disk.
+that the controller would create for a TrainJob and the Pods of a v1 job are checked too. Objects are created in order,
+so a TrainJob may use a runtime that comes before it. Namespaces and the shipped runtimes are assumed to exist. Nothing
+is written to disk.
 """
 
 from __future__ import annotations
@@ -39,14 +40,19 @@ from trainmaster.client.listed import ListedView
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.frameworks.keys import KeyPair
 from trainmaster.controllers.install import list_manifests, parse_manifest
+from trainmaster.controllers.scheduler.ledger import V1_MODELS
 from trainmaster.controllers.trainjob.children import Children, build_children
+from trainmaster.controllers.v1jobs.pods import build_pod
 from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.store.memory import MemoryStore
 
 _STRICT = WriteOptions(field_validation="Strict")
 _PLAIN = WriteOptions()
+_LOOKED_UP = ("serviceAccountName", "serviceAccount", "priorityClassName")
+"""Fields of a Pod that name objects, which may exist on a server."""
 _KEPT = ("name", "namespace", "labels", "annotations")
 """Metadata of a server's runtime that its copy has."""
 
@@ -59,7 +65,8 @@ class RehearsalOutcome:
     """(path of the field or "", message)"""
     warnings: list[str] = field(default_factory=list)
     workload: Object | None = None
-    """The stored JobSet, Job or Pod of an object that runs something; for a TrainJob the JobSet that it becomes."""
+    """The stored JobSet, v1 job, Job or Pod of an object that runs something; for a TrainJob the JobSet that it
+    becomes."""
     exists: bool = False
     """An earlier document has created the object; that is not an error."""
 
@@ -105,6 +112,8 @@ class Rehearsal:
             stored: Object = orjson.loads(written.value)
             if kind.gvr == TRAIN_JOBS:
                 self._follow(stored, outcome)
+            elif kind.gvr in V1_MODELS:
+                self._follow_v1(V1_MODELS[kind.gvr](stored), outcome)
             elif kind.gvr in (JOB_SETS, JOBS, PODS):
                 outcome.workload = stored
         outcome.warnings += call.warnings
@@ -167,6 +176,24 @@ class Rehearsal:
             outcome.errors.append(("", f"the JobSet that it becomes is refused: {error.message}"))
         else:
             outcome.workload = orjson.loads(written.value)
+
+    def _follow_v1(self, job: V1Job, outcome: RehearsalOutcome) -> None:
+        """One Pod of each type; the others have the same template."""
+        if not job.is_managed_here:
+            return
+        kind = self.catalogue.find(PODS)
+        assert kind is not None, "always served"
+        outcome.workload = dict(job.raw)
+        for replica in job.replicas.values():
+            pod = build_pod(job, replica, 0)
+            for name in _LOOKED_UP:
+                pod["spec"].pop(name, None)
+            try:
+                self._registry.create(Call(SYSTEM), kind, job.namespace, pod, _PLAIN)
+            except AlreadyExists:
+                continue
+            except StatusError as error:
+                outcome.errors.append(("", f"its Pods of the type {replica.type} are refused: {error.message}"))
 
 
 @asynccontextmanager

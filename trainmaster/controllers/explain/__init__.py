@@ -1,1 +1,1 @@
-"""Explains the state of a TrainJob, and what would start one that is waiting. Pure; uses the real scheduler."""
+"""Explains the state of a training job, and what would start one that is waiting. Pure; uses the real scheduler."""

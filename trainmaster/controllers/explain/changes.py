@@ -1,12 +1,11 @@
-"""Finds changes that would start a waiting TrainJob. Each one has been tried with the real scheduler on a copy of the
-view.
+"""Finds changes that would start a waiting job. Each one has been tried with the real scheduler on a copy of the view.
 
 There are two kinds. Changes of the node (uncordon it, remove a taint, add a label) leave the job where it is in the
-queue. Changes of the job (fewer nodes, fewer resources) require deleting and resubmitting it, and are simulated that
+queue. Changes of the job (fewer ranks, fewer resources) require deleting and resubmitting it, and are simulated that
 way: the job is deleted, other jobs that can then start do so, and the job is added again behind all others of its
 priority. If the node has to be changed too, this is done first. The answers hold as long as no other job is submitted.
 
-Pure; `reasons` puts the answers into words.
+Pure; `variants` builds the changed jobs, and `reasons` puts the answers into words.
 """
 
 from __future__ import annotations
@@ -14,37 +13,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trainmaster.api.admission.trainjobs import find_live_runtime
-from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.patches import merge
 from trainmaster.api.pods.requests import CPU, read_amounts
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, LIMIT_RANGES, NODES, PODS
-from trainmaster.api.training.steps import NODE as NODE_CONTAINER
-from trainmaster.api.training.steps import decide_num_nodes, find_container, find_trainer
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, LIMIT_RANGES, NODES
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
-from trainmaster.controllers.explain.world import Overlay, judge_gang, read_ledger
-from trainmaster.controllers.frameworks.contract import FrameworkContext
-from trainmaster.controllers.frameworks.keys import KeyPair
+from trainmaster.controllers.explain.variants import JobVariants, choose_unit, find_variants
+from trainmaster.controllers.explain.world import HYPOTHETICAL_UID, Overlay, judge_gang, read_ledger
 from trainmaster.controllers.scheduler.node_room import NodeRoom
 from trainmaster.controllers.scheduler.placement import NodeChange, list_obstacles
 from trainmaster.controllers.scheduler.queue_pass import SchedulingVerdict
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import name_amount
-from trainmaster.controllers.trainjob.children import Children, build_children
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.timeline import Now
 
 _MOST_REPAIRS = 10
 """A safeguard; each change of the node removes an obstacle, and there are fewer kinds of them."""
 _MOST_TRIED = 20
 """The maximum number of running jobs to test, to find out whether the end of each would be enough."""
-_MEBI = 1 << 20
 _MOST_SHARED = 100
 """The maximum of the setting node.overcommit."""
 
@@ -60,21 +52,23 @@ class UnblockingChange:
     how: str
     """The command to run or the field to edit."""
     patch: Fields = field(default_factory=dict)
-    """For a change of the job: the merge patch to apply to the TrainJob before resubmitting it."""
+    """For a change of the job: the merge patch to apply to it before resubmitting it."""
     loss: float = 0.0
     """The fraction of the requested amount that the job gives up. Changes are sorted by it, smallest first."""
 
 
 class WhatIf:
-    """Answers what-if questions about one waiting TrainJob, on a copy of the view."""
+    """Answers what-if questions about one job that does not run, on a copy of the view."""
 
-    def __init__(self, view: View, job: TrainJob, now: Now) -> None:
+    def __init__(self, view: View, job: TrainingJob, gang: str, now: Now) -> None:
+        """`gang`: the scheduler's name of its gang; "" if it has none yet."""
         self._view = view
         self._world = Overlay(view)
         self._now = now
-        self._trainjob: Object = dict(job.raw)
-        self.namespace, self.name = job.namespace, job.name
-        self._runtime = find_live_runtime(job.raw, view)
+        self._job = job
+        self._gang = gang
+        self._gvr = JOB_SETS if job.has_jobset else job.gvr
+        self._variants = find_variants(job, view)
         self._without: Overlay | None = None
         self.repairs = self._repair_node()
         """The changes of the node without which it does not accept the job. All answers assume that they are made."""
@@ -93,91 +87,76 @@ class WhatIf:
 
     def find_repaired(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
         """The scheduler's verdict after the changes of the node; None if there are no such changes."""
-        jobset = self._world.find(JOB_SETS, self.namespace, self.name) if self.repairs else None
-        return judge_gang(self._world, build_gang(self.namespace, jobset["metadata"]["uid"])) if jobset else None
+        return judge_gang(self._world, self._gang) if self.repairs and self._gang else None
 
     def _list_job_changes(self, lacking: Sequence[str]) -> Iterator[UnblockingChange]:
         """Those that start the job once the node accepts it."""
-        if lacking and self._runtime is not None and not self._view.list(LIMIT_RANGES, self.namespace):
-            yield from self._try_nodes()
-            yield from self._try_resources(lacking)
+        variants = self._find_variants()
+        if lacking and variants is not None:
+            yield from self._try_ranks(variants)
+            yield from self._try_resources(variants, lacking)
 
     def list_smaller(self) -> list[UnblockingChange]:
-        """The changes that help if a quota refuses Pods: fewer nodes."""
-        if self._runtime is None or self._view.list(LIMIT_RANGES, self.namespace):
-            return []
-        return list(self._try_nodes())
+        """The changes that help if a quota refuses Pods: fewer ranks."""
+        variants = self._find_variants()
+        return [] if variants is None else list(self._try_ranks(variants))
+
+    def _find_variants(self) -> JobVariants | None:
+        """None also if a LimitRange would change what is submitted."""
+        return None if self._view.list(LIMIT_RANGES, self._job.namespace) else self._variants
 
     def list_releases(self) -> list[str]:
         """Running gangs (namespace/name) of which a single one has to end for the job to start."""
-        found = []
-        holders = [gang.label for gang in read_ledger(self._world).list_holders() if gang.names_job]
-        for label in holders[:_MOST_TRIED]:
-            namespace, _, name = label.partition("/")
-            if (namespace, name) != (self.namespace, self.name) and self._starts(_dropping(namespace, name)):
-                found.append(label)
-        return found
+        holders = [gang for gang in read_ledger(self._world).list_holders() if gang.names_job and gang.id != self._gang]
+        return [gang.label for gang in holders[:_MOST_TRIED] if self._starts(_dropping(gang.id))]
 
     def would_start(self, patch: Fields) -> bool:
         """Whether the job would start if it were deleted and resubmitted with this patch."""
-        jobset = self._build(patch)
-        if jobset is None:
-            return False
-        return self._starts_anew(jobset)
+        gang = None if self._variants is None else self._variants.build(patch)
+        return gang is not None and self._starts_anew(gang)
 
     def would_resume(self) -> bool:
         """Whether the suspended job would start at once if it were resumed."""
-        jobset = self._world.find(JOB_SETS, self.namespace, self.name)
-        return jobset is not None and self._starts_anew(jobset)
+        gang = self._world.find(self._gvr, self._job.namespace, self._job.name)
+        return gang is not None and self._starts_anew(gang)
 
-    def _starts_anew(self, jobset: Object) -> bool:
-        """Whether the job would start if it were deleted and created again with this JobSet."""
-        world = self._get_without().copy()
-        world.add_gang(jobset, self._now)
-        if not world.fits_quotas(self.namespace):
+    def _starts_anew(self, gang: Object) -> bool:
+        """Whether the job would start if it were deleted and created again with this JobSet or v1 job."""
+        world, namespace = self._get_without().copy(), self._job.namespace
+        world.add_gang(self._gvr, gang, self._now)
+        if not world.fits_quotas(namespace):
             return False
         world.play(self._now)
-        return world.has_started(self.namespace, self.name)
+        return world.has_started(build_gang(namespace, HYPOTHETICAL_UID))
 
     def _starts(self, change: Callable[[Overlay], None]) -> bool:
         world = self._world.copy()
         change(world)
         world.play(self._now)
-        return world.has_started(self.namespace, self.name)
+        return world.has_started(self._gang)
 
     def _get_without(self) -> Overlay:
         """The view after the job was deleted and every job that can then start has started."""
         if self._without is None:
             self._without = self._world.copy()
-            self._without.drop_gang(self.namespace, self.name)
+            self._without.drop_gang(self._gang)
             self._without.play(self._now)
         return self._without
 
-    def _build(self, patch: Fields) -> Object | None:
-        """The JobSet of the patched TrainJob; None if the controller would not create one."""
-        if self._runtime is None:
-            return None
-        trainjob = merge.apply(self._trainjob, dict(patch))
-        context = FrameworkContext(make_ssh_keys=_make_no_keys, make_curve_keys=_make_no_keys)
-        children = build_children(TrainJob(trainjob), self._runtime, context)
-        return children.jobset if isinstance(children, Children) else None
-
     # Changes of the job
 
-    def _try_nodes(self) -> Iterator[UnblockingChange]:
-        """The largest number of nodes, below the requested one, with which the job starts."""
-        assert self._runtime is not None
-        asked = decide_num_nodes(self._trainjob, self._runtime)
-        most = compute_largest(asked - 1, lambda count: self.would_start(_build_nodes(count)))
-        if most:
-            text = f"with {most} node{'s' if most > 1 else ''} instead of {asked}"
-            how = f"delete it and submit it again with spec.trainer.numNodes: {most}"
-            yield UnblockingChange("nodes", text, how, _build_nodes(most), loss=(asked - most) / asked)
+    def _try_ranks(self, variants: JobVariants) -> Iterator[UnblockingChange]:
+        """The largest number of ranks, below the requested one, with which the job starts."""
+        asked = variants.ranks
+        most = compute_largest(asked - 1, lambda count: self.would_start(variants.build_ranks(count)))
+        if most >= variants.least_ranks:
+            text = f"with {most} {variants.rank_word}{'s' if most > 1 else ''} instead of {asked}"
+            how = f"delete it and submit it again with {variants.rank_field}: {most}"
+            yield UnblockingChange("nodes", text, how, variants.build_ranks(most), loss=(asked - most) / asked)
 
-    def _try_resources(self, lacking: Sequence[str]) -> Iterator[UnblockingChange]:
-        """The same number of nodes, with the largest available amount of each lacking resource."""
-        raw = self._read_resources()
-        asked = {**read_amounts(raw.get("limits")), **read_amounts(raw.get("requests"))}
+    def _try_resources(self, variants: JobVariants, lacking: Sequence[str]) -> Iterator[UnblockingChange]:
+        """The same number of ranks, with the largest available amount of each lacking resource."""
+        asked = variants.read_resources()
         if any(asked.get(name, 0) < 1 for name in lacking):
             return
         # Try each resource by itself, with the other lacking ones at 0, because the largest amount of one does not
@@ -185,30 +164,23 @@ class WhatIf:
         most: dict[str, int] = {}
         for name in lacking:
             others = {other: 0 for other in lacking if other != name}
-            unit = _choose_unit(name, asked[name])
+            unit = choose_unit(name, asked[name])
 
             def works(count: int, name: str = name, unit: int = unit, others: Mapping[str, int] = others) -> bool:
-                return self.would_start(_build_resources(raw, {**others, name: count * unit}))
+                return self.would_start(variants.build_resources({**others, name: count * unit}))
 
             steps = compute_largest((asked[name] - 1) // unit, works)
             if not steps:
                 return
             most[name] = steps * unit
-        patch = _build_resources(raw, most)
+        patch = variants.build_resources(most)
         if not self.would_start(patch):
             return
         parts = [f"{name_amount(name, amount)} instead of {_name(name, asked[name])}" for name, amount in most.items()]
-        values = ", ".join(f"{name}: {_render(name, amount)}" for name, amount in most.items())
-        how = f"delete it and submit it again with spec.trainer.resourcesPerNode of {values}"
+        how = f"delete it and submit it again with {variants.describe_resources(most)}"
         loss = max(1 - amount / asked[name] for name, amount in most.items())
-        yield UnblockingChange("resources", f"with {' and '.join(parts)} on each node", how, patch, loss=float(loss))
-
-    def _read_resources(self) -> Fields:
-        """The current resources of the trainer container, from the TrainJob or its runtime."""
-        jobset = self._build({})
-        trainer = find_trainer(jobset["spec"]) if jobset is not None else None
-        container = find_container(trainer, NODE_CONTAINER) if trainer is not None else None
-        return read_fields(container, "resources")
+        text = f"with {' and '.join(parts)} {variants.place}"
+        yield UnblockingChange("resources", text, how, patch, loss=float(loss))
 
     # Changes of the node
 
@@ -249,10 +221,10 @@ class WhatIf:
 
     def _list_pods(self) -> list[Pod]:
         """One waiting Pod of each role; the others have the same template."""
-        jobset = self._world.find(JOB_SETS, self.namespace, self.name)
-        uid = jobset["metadata"]["uid"] if jobset is not None else ""
-        pods = map(Pod, self._world.list(PODS, self.namespace, {JOBSET_UID: uid}) if uid else ())
-        return list({pod.step: pod for pod in pods if pod.is_active and not pod.node}.values())
+        places = ((self._job.find_place(pod), Pod(pod)) for pod in self._world.list_members(self._gang))
+        return list(
+            {place.job: pod for place, pod in places if place is not None and pod.is_active and not pod.node}.values()
+        )
 
 
 def describe_sharing(verdict: SchedulingVerdict, node: Node) -> tuple[str, str] | None:
@@ -273,8 +245,8 @@ def _join_commands(changes: Sequence[NodeChange]) -> str:
     return (" && " if all(change.patch for change in changes) else ", then ").join(change.how for change in changes)
 
 
-def _dropping(namespace: str, name: str) -> Callable[[Overlay], None]:
-    return lambda world: world.drop_gang(namespace, name)
+def _dropping(gang: str) -> Callable[[Overlay], None]:
+    return lambda world: world.drop_gang(gang)
 
 
 def compute_largest(limit: int, works: Callable[[int], bool]) -> int:
@@ -290,43 +262,6 @@ def compute_largest(limit: int, works: Callable[[int], bool]) -> int:
     return low
 
 
-def _build_nodes(count: int) -> Object:
-    return {"spec": {"trainer": {"numNodes": count}}}
-
-
-def _build_resources(raw: Fields, amounts: Mapping[str, int]) -> Object:
-    """Contains all resources of the container, because the TrainJob's value replaces the runtime's. Limits are lowered
-    together with requests, which must not exceed them."""
-    values = {name: _render(name, amount) for name, amount in amounts.items()}
-    sections = {}
-    for section in ("limits", "requests"):
-        before = read_fields(raw, section)
-        sections[section] = {**before, **{name: value for name, value in values.items() if name in before}}
-    return {"spec": {"trainer": {"resourcesPerNode": {name: part for name, part in sections.items() if part}}}}
-
-
-def _choose_unit(name: str, asked: int) -> int:
-    """A step that gives round numbers, unless the requested amount is smaller than that."""
-    if name == CPU:
-        return 50 if asked > 100 else 1
-    if name in ("memory", "ephemeral-storage"):
-        return _MEBI if asked > _MEBI else 1
-    return 1
-
-
-def _render(name: str, amount: int) -> str:
-    """The amount as a Kubernetes quantity."""
-    if name == CPU:
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    if name in ("memory", "ephemeral-storage") and amount and amount % _MEBI == 0:
-        return f"{amount // _MEBI}Mi"
-    return str(amount)
-
-
 def _name(name: str, amount: int) -> str:
     """The amount without its unit."""
     return name_amount(name, amount).split(" ")[0]
-
-
-def _make_no_keys() -> KeyPair:
-    return KeyPair("", "")

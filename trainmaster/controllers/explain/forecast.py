@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_spec
-from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS
+from trainmaster.api.resources import JOB_SETS, LIMIT_RANGES, NODES
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import describe_sharing
@@ -24,6 +25,8 @@ from trainmaster.jobs.models.nodes import Node
 from trainmaster.kit.timeline import Now
 
 NOW, LATER, NEVER = "now", "later", "never"
+_GANGS = {"JobSet": JOB_SETS, **{framework.kind: framework.gvr for framework in FRAMEWORKS}}
+"""Kinds whose Pods start together; the scheduler knows any other Pod by its uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +40,23 @@ class StartForecast:
 
 
 def forecast(view: View, obj: Object, now: Now) -> StartForecast | None:
-    """`obj`: a JobSet, Job or Pod with its defaults. None if nothing can be said: without a node of ours in the view,
-    only quotas are known."""
+    """`obj`: a JobSet, a v1 job, a Job or a Pod with its defaults. None if nothing can be said: without a node of ours
+    in the view, only quotas are known."""
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
-    world = Overlay(view)
-    world.drop_gang(namespace, name)
-    if obj["kind"] == "JobSet":
-        world.add_gang(obj, now)
-    else:
+    world, gvr = Overlay(view), _GANGS.get(obj["kind"])
+    if gvr is None:
+        gang = HYPOTHETICAL_UID
         world.add_pod(namespace, name, _read_pod_spec(obj), now)
+    else:
+        gang, before = build_gang(namespace, HYPOTHETICAL_UID), world.find(gvr, namespace, name)
+        if before is not None:
+            world.drop_gang(build_gang(namespace, before["metadata"]["uid"]))
+        world.add_gang(gvr, obj, now)
     never, full = (world.list_exceeded(namespace, alone=alone) for alone in (True, False))
     if view.find(NODES, "", NODE) is None:
         return StartForecast(NEVER, obstacles=tuple(never)) if never else None
     world.play(now)
-    found = None if _has_started(world, obj) else judge_gang(world, _name_gang(obj))
+    found = None if world.has_started(gang) else judge_gang(world, gang)
     is_stuck = found is not None and found[0].kind is VerdictKind.STUCK
     obstacles = (*never, *(_list_obstacles(world, *found[:2]) if found is not None and is_stuck else ()))
     if obstacles:
@@ -66,20 +72,8 @@ def forecast(view: View, obj: Object, now: Now) -> StartForecast | None:
 
 
 def _read_pod_spec(obj: Object) -> Fields:
-    """The Pods of a Job start one by one, so one of them is considered."""
+    """Of a Pod or a Job. The Pods of a Job start one by one, so one of them is considered."""
     return read_spec(obj) if obj["kind"] == "Pod" else read_fields(obj, "spec", "template", "spec")
-
-
-def _name_gang(obj: Object) -> str:
-    """The scheduler's name of what was added: Pods without a JobSet are known by their uid."""
-    return build_gang(obj["metadata"]["namespace"], HYPOTHETICAL_UID) if obj["kind"] == "JobSet" else HYPOTHETICAL_UID
-
-
-def _has_started(world: Overlay, obj: Object) -> bool:
-    namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
-    if obj["kind"] == "JobSet":
-        return world.has_started(namespace, name)
-    return bool(read_fields(world.find(PODS, namespace, name), "spec").get("nodeName"))
 
 
 def _list_obstacles(world: Overlay, verdict: SchedulingVerdict, room: NodeRoom) -> Iterator[str]:

@@ -48,7 +48,6 @@ from trainmaster.jobs.models.training import (
     TrainingJob,
     TrainingState,
 )
-from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -297,8 +296,8 @@ class _Explainer:
 
     def _look(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:
         """The scheduler's verdict on the gang; None if the scheduler is not responsible for it yet."""
-        uid = self._find_gang()
-        return judge_gang(self._view, build_gang(self._place[0], uid)) if uid else None
+        gang = self._find_gang()
+        return judge_gang(self._view, gang) if gang else None
 
     def _find_node(self) -> Object | None:
         return self._view.find(NODES, "", NODE)
@@ -308,17 +307,20 @@ class _Explainer:
         return JobSet(found) if found is not None and JobSet(found).is_owned_by(self._job.uid) else None
 
     def _find_gang(self) -> str:
-        """The uid that identifies the gang to the scheduler and on its Pods; "" if there is no gang yet."""
+        """The scheduler's name of its gang; "" if there is none yet."""
+        uid = self._find_gang_uid()
+        return build_gang(self._job.namespace, uid) if uid else ""
+
+    def _find_gang_uid(self) -> str:
+        """The uid that identifies the gang on its Pods; "" if there is no gang yet."""
         if not self._job.has_jobset:
             return self._job.uid
         jobset = self._find_jobset()
         return "" if jobset is None else jobset.uid
 
     def _ask(self) -> WhatIf | None:
-        """Only a TrainJob can be rebuilt to try changes, and only with our own scheduler."""
-        if not isinstance(self._job, TrainJob) or self._find_node() is None:
-            return None
-        return WhatIf(self._view, self._job, self._now)
+        """None on a cluster, which has a scheduler of its own."""
+        return None if self._find_node() is None else WhatIf(self._view, self._job, self._find_gang(), self._now)
 
     # Running jobs
 
@@ -341,7 +343,7 @@ class _Explainer:
         return self._make(STARTING, sentence, since=created, unblock=todo, facts=facts)
 
     def _list_pods(self) -> list[Pod]:
-        uid, job = self._find_gang(), self._job
+        uid, job = self._find_gang_uid(), self._job
         pods = self._view.list(PODS, job.namespace, {job.pod_label: job.name}) if uid else ()
         return [Pod(pod) for pod in pods if (place := job.find_place(pod)) is not None and place.jobset == uid]
 
@@ -408,5 +410,4 @@ def _find_deadline_end(view: View, job: TrainingJob) -> datetime | None:
     term = find_deadline(job.raw, find_runtime(job.raw, view) if job.runtime else None)
     if term is None or job.is_suspended:
         return None
-    start = read_text(job.find_condition(SUSPENDED), "lastTransitionTime") or job.created_at
-    return parse_time(start) + timedelta(seconds=term.seconds)
+    return parse_time(job.active_since) + timedelta(seconds=term.seconds)

@@ -32,6 +32,7 @@ from trainmaster.api.resources import (
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
 )
+from trainmaster.api.workloads import read_gang, read_v1_gang
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.scheduler.ledger import V1_MODELS, SchedulingLedger
@@ -39,16 +40,18 @@ from trainmaster.controllers.scheduler.node_room import NodeRoom, make_room
 from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, SchedulingVerdict
 from trainmaster.controllers.scheduler.reconciler import BIND, NODE, reconcile
 from trainmaster.controllers.scheduler.shapes import read_shape
+from trainmaster.controllers.v1jobs.pods import build_pod
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.quotas import ResourceQuota
+from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit.clock import format_time
 from trainmaster.kit.timeline import Now
 
 HYPOTHETICAL_UID = "supposed"
-"""The uid of a hypothetical JobSet, or of a hypothetical Pod without one."""
+"""The uid of a hypothetical JobSet or v1 job, or of a hypothetical Pod without one."""
 HYPOTHETICAL_VERSION = "0"
 """The resource version of hypothetical Pods."""
 _LISTED = (PODS, JOB_SETS, *V1_MODELS, JOBS, NODES)
@@ -128,20 +131,32 @@ class Overlay:
     def drop(self, gvr: GVR, namespace: str, name: str) -> None:
         self._objects[gvr].pop((namespace, name), None)
 
-    def drop_gang(self, namespace: str, name: str) -> None:
-        """Removes the JobSet with its Jobs and Pods."""
-        self.drop(JOB_SETS, namespace, name)
-        for gvr in (JOBS, PODS):
-            for obj in self.list(gvr, namespace, {labels.JOBSET_NAME: name}):
-                self.drop(gvr, namespace, obj["metadata"]["name"])
+    def list_members(self, gang: str) -> Sequence[Object]:
+        """The Pods of a gang."""
+        pods = self.list(PODS, gang.partition("/")[0]) if gang else ()
+        return [pod for pod in pods if gang in (read_gang(pod), read_v1_gang(pod))]
 
-    def add_gang(self, jobset: Object, now: Now) -> None:
-        """Adds the JobSet as if it had just been created, with the Pods that its Jobs would create first."""
-        own = {name: value for name, value in jobset["metadata"].items() if name != "annotations"}
+    def drop_gang(self, gang: str) -> None:
+        """Removes the JobSet or v1 job with its Jobs and Pods."""
+        namespace, _, uid = gang.partition("/")
+        for pod in self.list_members(gang):
+            self.drop(PODS, namespace, pod["metadata"]["name"])
+        for job in self.owned(JOBS, namespace, uid):
+            self.drop(JOBS, namespace, job["metadata"]["name"])
+        for gvr in (JOB_SETS, *V1_MODELS):
+            for obj in self.list(gvr, namespace):
+                if obj["metadata"]["uid"] == uid:
+                    self.drop(gvr, namespace, obj["metadata"]["name"])
+
+    def add_gang(self, gvr: GVR, gang: Object, now: Now) -> None:
+        """Adds the JobSet or v1 job as if it had just been created, with the Pods that would be created first."""
+        own = {name: value for name, value in gang["metadata"].items() if name != "annotations"}
         meta = {**own, "uid": HYPOTHETICAL_UID, "creationTimestamp": format_time(now.wall), "generation": 1}
-        obj = {**jobset, "metadata": meta, "spec": {**jobset["spec"], "suspend": False}, "status": {}}
-        self.put(JOB_SETS, obj)
-        for pod in self._build_pods(JobSet(obj)):
+        model = V1_MODELS.get(gvr)
+        resumed = {"spec": {"suspend": False}} if model is None else model.build_suspension(False)
+        obj: Object = {**merge.apply(gang, resumed), "metadata": meta, "status": {}}
+        self.put(gvr, obj)
+        for pod in self._build_pods(JobSet(obj)) if model is None else self._build_v1_pods(model(obj)):
             self.put(PODS, pod)
 
     def add_pod(self, namespace: str, name: str, spec: Fields, now: Now) -> None:
@@ -193,15 +208,13 @@ class Overlay:
                 self.put(PODS, merge.apply(pod, write.patch))
         raise AssertionError("the scheduler finds no end")
 
-    def has_started(self, namespace: str, name: str) -> bool:
-        """Whether all current Pods of the JobSet are bound."""
-        jobset = self.find(JOB_SETS, namespace, name)
-        if jobset is None:
+    def has_started(self, gang: str) -> bool:
+        """Whether all its current Pods are bound."""
+        found = read_ledger(self).gangs.get(gang)
+        if found is None:
             return False
-        one = JobSet(jobset)
-        pods = map(Pod, self.list(PODS, namespace, {labels.JOBSET_UID: one.uid}))
-        current = [pod for pod in pods if pod.attempt == one.restarts]
-        return bool(current) and all(pod.node for pod in current)
+        parts = [part for _, part in found.list_parts()]
+        return any(part.is_admitted for part in parts) and not any(part.waiting for part in parts)
 
     def _build_pods(self, jobset: JobSet) -> Iterator[Object]:
         specs = {job["name"]: job for job in jobset.replicated_jobs}
@@ -220,9 +233,17 @@ class Overlay:
             spec["priority"] = self._get_priority(spec)
             for number in range(role.width):
                 name = f"{jobset.name}-{role.name}-{HYPOTHETICAL_UID}-{number}"
-                head = {"name": name, "namespace": jobset.namespace, "uid": name, "labels": marks}
-                head |= {"creationTimestamp": jobset.created_at, "resourceVersion": HYPOTHETICAL_VERSION}
-                yield {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
+                yield _make_pod(jobset, name, {"labels": marks}, spec)
+
+    def _build_v1_pods(self, job: V1Job) -> Iterator[Object]:
+        """One Pod of each type is built completely; the scheduler reads nothing in which the others differ."""
+        for replica in job.replicas.values():
+            pod = build_pod(job, replica, 0)
+            spec = _complete(pod["spec"])
+            spec["priority"] = self._get_priority(spec)
+            for number in range(replica.count):
+                name = f"{job.name}-{replica.word}-{HYPOTHETICAL_UID}-{number}"
+                yield _make_pod(job, name, pod["metadata"], spec)
 
     def _get_priority(self, spec: Fields) -> int:
         """As in admission: the priority of the named class, otherwise of the default class."""
@@ -232,6 +253,12 @@ class Overlay:
         if not name:
             chosen = [entry for entry in classes if entry.get("globalDefault")]
         return max((int(entry.get("value") or 0) for entry in chosen), default=0)
+
+
+def _make_pod(owner: ObjectModel, name: str, meta: Fields, spec: Fields) -> Object:
+    own = {"name": name, "namespace": owner.namespace, "uid": name, "creationTimestamp": owner.created_at}
+    head = {**meta, **own, "resourceVersion": HYPOTHETICAL_VERSION}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
 
 
 def _render_usage(name: str, amount: Fraction) -> str:

@@ -256,6 +256,54 @@ def test_the_scheduler_of_a_running_server_is_asked(check: Check) -> None:
     assert check(make(runtimeRef={"name": "torch-distributed"}), serve=server.serve) == exits.FAILED, "it was removed"
 
 
+def make_v1(workers: int, kind: str = "PyTorchJob", field: str = "pytorchReplicaSpecs", **limits: str) -> str:
+    container = {"name": field.removesuffix("ReplicaSpecs"), "image": "x", "command": ["true"]}
+    container |= {"name": "tensorflow"} if kind == "TFJob" else {}
+    template = {"spec": {"containers": [{**container, "resources": {"limits": limits}}]}}
+    meta = {"name": "a", "namespace": "team"}
+    spec = {field: {"Worker": {"replicas": workers, "template": template}}}
+    return yaml.safe_dump({"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": meta, "spec": spec})
+
+
+def test_a_v1_job_is_compared_with_this_machine(check: Check, tmp_path: Path) -> None:
+    environ = {"TRAINMASTER_HOME": str(tmp_path), "TRAINMASTER_NODE_CPUS": "2"}
+    assert check(make_v1(2, **{"nvidia.com/gpu": "8"}), **environ) == exits.FAILED
+    assert "error: the job asks for 16 GPUs, node local has none" in check.out
+    assert "start: never" in check.out and "would run" not in check.err
+    assert check(make_v1(2, cpu="1"), **environ) == exits.OK, check.out
+    assert "start: now" in check.out
+
+
+@pytest.mark.parametrize(("kind", "field"), [("PyTorchJob", "pytorchReplicaSpecs"), ("TFJob", "tfReplicaSpecs")])
+def test_a_v1_job_waits_behind_what_runs_on_a_server_unless_it_is_that_job(check: Check, kind: str, field: str) -> None:
+    server, text = Server(), make_v1(2, kind, field, cpu="1")
+    assert check(text, serve=server.serve) == exits.OK, check.out
+    assert "start: now" in check.out
+    for name in ("a", "b"):
+        job = yaml.safe_load(text)
+        job["metadata"] |= {"name": name, "uid": f"u-{name}"}
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": kind, "name": name, "uid": f"u-{name}", "controller": True}
+        labels = {"training.kubeflow.org/replica-type": "worker"}
+        meta: Object = {"name": f"{name}-worker-0", "namespace": "team", "uid": "p", "labels": labels}
+        meta["ownerReferences"] = [owner]
+        containers = [{"name": "m", "resources": {"requests": {"cpu": "1"}}}]
+        server.objects[GVR("kubeflow.org", "v1", f"{kind.lower()}s")] = [job]
+        server.objects[PODS] = [{"metadata": meta, "spec": {"nodeName": "local", "containers": containers}}]
+        assert check(text, serve=server.serve) == exits.OK
+        assert ("start: now" in check.out) is (name == "a"), "an existing job of the same name is replaced"
+    assert "starts when team/b ends" in check.out
+
+
+def test_a_v1_job_whose_pods_a_server_would_refuse_is_an_error(check: Check) -> None:
+    job = yaml.safe_load(make_v1(1, cpu="1"))
+    pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["serviceAccountName"] = "only-on-the-server"
+    assert check(yaml.safe_dump(job)) == exits.OK, check.out
+    pod["containers"][0]["volumeMounts"] = [{"name": "nowhere", "mountPath": "/data"}]
+    assert check(yaml.safe_dump(job)) == exits.FAILED
+    assert "its Pods of the type Worker are refused" in check.out and "nowhere" in check.out
+
+
 @pytest.mark.parametrize(("limit", "state"), [("1", "never"), ("2", "later"), ("3", "now")])
 def test_quotas_of_the_namespace_count(check: Check, limit: str, state: str) -> None:
     server = Server()
