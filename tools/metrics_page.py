@@ -13,7 +13,8 @@ from trainmaster.kit.metrics import MetricSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
-UPSTREAM = "kubeflow_trainer_"
+UPSTREAM = {"kubeflow_trainer_": "Kubeflow Trainer's documentation", "training_operator_": "training-operator"}
+"""By the beginning of their names: whose names they are."""
 _BEGIN, _END = "<!-- metrics: made by tools/metrics_page.py -->\n", "<!-- end of metrics -->\n"
 
 
@@ -36,9 +37,11 @@ def build_table(specs: Iterable[MetricSpec]) -> str:
 
 def build_tables() -> str:
     every = list_metrics()
-    own = build_table(spec for spec in every if not spec.name.startswith(UPSTREAM))
-    upstream = build_table(spec for spec in every if spec.name.startswith(UPSTREAM))
-    return f"{own}\nWith the names and labels of Kubeflow Trainer's documentation:\n\n{upstream}"
+    text = build_table(spec for spec in every if not spec.name.startswith(tuple(UPSTREAM)))
+    for prefix, source in UPSTREAM.items():
+        table = build_table(spec for spec in every if spec.name.startswith(prefix))
+        text += f"\nWith the names and labels of {source}:\n\n{table}"
+    return text
 
 
 def build_page(text: str) -> str:

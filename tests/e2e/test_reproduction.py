@@ -127,10 +127,14 @@ def test_what_dashboard_and_alerts_ask_for_is_in_a_scrape_after_the_reproduction
     submit(owner, "scraped", "true", ttlSecondsAfterFinished=0)
     owner.kubectl("wait", "--for=delete", "trainjob/scraped", f"--timeout={LIMIT}s")
     submit(owner, "counted", "true", ttlSecondsAfterFinished=3600)
+    for name, program in (("good", "true"), ("bad", "false")):
+        owner.kubectl("apply", "-f", "-", stdin=json.dumps(make_pytorchjob(name, program)))
     owner.kubectl("wait", "--for=condition=Complete", "trainjob/counted", f"--timeout={LIMIT}s")
+    owner.kubectl("wait", "--for=condition=Succeeded", "pytorchjob/good", f"--timeout={LIMIT}s")
+    owner.kubectl("wait", "--for=condition=Failed", "pytorchjob/bad", f"--timeout={LIMIT}s")
     series = read_series(owner.kubectl("get", "--raw", "/metrics"))
     for question in list_questions():
-        asked = re.findall(r"\b((?:trainmaster|kubeflow_trainer)_[a-z_]+)", question)
+        asked = re.findall(r"\b((?:trainmaster|kubeflow_trainer|training_operator)_[a-z0-9_]+)", question)
         assert asked, question
         assert [name for name in asked if name not in series] == [], question
         labels = set(re.findall(r"([a-z_]+)=~?\"", question)) | set(re.findall(r"\{\{\s*([a-z_]+)\s*\}\}", question))
@@ -144,11 +148,19 @@ def test_what_dashboard_and_alerts_ask_for_is_in_a_scrape_after_the_reproduction
     assert re.search(r'^trainmaster_trainjob_deletions_total\{reason="ttl"\} [1-9]', scrape, re.MULTILINE)
 
 
+def make_pytorchjob(name: str, program: str) -> dict[str, object]:
+    container = {"name": "pytorch", "image": "python", "command": [program]}
+    worker = {"restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    meta = {"name": name, "namespace": "default"}
+    spec = {"pytorchReplicaSpecs": {"Worker": worker}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": meta, "spec": spec}
+
+
 def read_series(scrape: str) -> dict[str, set[str]]:
     """Metric to its labels, of series that have a value."""
     found: dict[str, set[str]] = {}
     for line in scrape.splitlines():
-        match = re.match(r"([a-z_]+)(?:\{(.*)\})? [0-9.e+-]+$", line)
+        match = re.match(r"([a-z0-9_]+)(?:\{(.*)\})? [0-9.e+-]+$", line)
         if match:
             found.setdefault(match[1], set()).update(re.findall(r"([a-z_]+)=\"", match[2] or ""))
     return found

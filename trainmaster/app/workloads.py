@@ -92,7 +92,7 @@ async def running_workloads(
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
     node = await _build_node(home, settings, environ)
-    census.declare(metrics, view, clock)
+    census.declare(metrics, view.summary(census.Census), clock)
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
     registry.state.admission.add(witness)

@@ -79,6 +79,7 @@ from trainmaster.operator.lifecycle import (
     list_unpublished,
     running_cluster_history,
 )
+from trainmaster.operator.metrics_server import MetricsPort, running_census
 from trainmaster.operator.status_keys import StatusKeys, ensure_keys
 from trainmaster.operator.status_server import StatusServer
 from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
@@ -129,6 +130,8 @@ class OperatorSettings:
     """None: containers get no status server, like upstream with the feature gate `TrainJobStatus` off."""
     workers: int = 8
     """TrainJobs handled in parallel; each mostly waits for the API server."""
+    metrics_port: int = 0
+    """The port for Prometheus; 0 for none."""
     v1_jobs: tuple[type[V1Job], ...] = ()
     """The kinds of `kubeflow.org/v1` that belong to this operator; training-operator must not run them."""
     gang_scheduler: str = ""
@@ -156,9 +159,10 @@ class Operator:
 
 @asynccontextmanager
 async def running_operator(
-    client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids, metrics: Metrics | None = None
+    client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
+    metrics = Metrics()
     async with AsyncExitStack() as stack:
         await check_no_other_owner(client, settings.v1_jobs, settings.namespace)
         await check_v1_definitions(client, settings.v1_jobs)
@@ -173,6 +177,8 @@ async def running_operator(
         if progress is not None and keys is not None:
             server = StatusServer(client, cache, clock)
             await stack.enter_async_context(server.listening(keys.build_tls(), progress.host, progress.port))
+        if settings.metrics_port:
+            await stack.enter_async_context(MetricsPort(metrics, clock, settings.metrics_port))
         if settings.lease_namespace:
             name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
             lease = LeaseSettings(settings.lease_namespace, name, build_identity(ids))
@@ -180,6 +186,7 @@ async def running_operator(
         if settings.runtimes and not settings.companion:
             await install_runtimes(client)
         recorder = DeletionRecorder(apply_one_by_one(client))
+        deletions = await stack.enter_async_context(running_census(cache, settings.models, metrics, clock))
         keeper = None
         if settings.history is not None:
             history = running_cluster_history(
@@ -193,7 +200,7 @@ async def running_operator(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
             view=cache,
             feed=cache,
-            apply=recorder.apply,
+            apply=deletions.watch(recorder.apply),
             recorder=QueuedRecorder(await stack.enter_async_context(queue)),
             clock=clock,
             metrics=metrics,

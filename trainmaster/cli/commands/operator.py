@@ -77,6 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="create a PodGroup for each job of --v1-jobs: volcano, or the name of a scheduler with the coscheduling "
         "plugin",
     )
+    parser.add_argument(
+        "--metrics-port", type=int, default=0, metavar="N", help="port for GET /metrics over plain HTTP (default: none)"
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-form", default="text", choices=("text", "json"))
     parser.add_argument(
@@ -108,6 +111,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         runtimes=not options.no_runtimes,
         companion=options.companion,
         history=Path(options.history) if options.history else None,
+        metrics_port=options.metrics_port,
         progress=_decide_progress(options, context, operator.ProgressSettings),
         v1_jobs=_read_v1_jobs(options),
         gang_scheduler=options.gang_scheduler_name,

@@ -1,23 +1,24 @@
-"""Metrics of TrainJobs: their number by state, namespace and runtime, how late they are deleted, and upstream's
-counters.
+"""Metrics of training jobs: their number by state, namespace and kind or runtime, how late they are deleted, and
+upstream's counters.
 
 Implemented as a summary of the view: a change updates one dictionary entry, and a scrape reads numbers that are already
-counted. Names that begin with `kubeflow_trainer_` are those of upstream's documentation, with its labels. As upstream,
-counters start at 0 with the process; objects that exist at startup are included only in the gauges.
+counted. Names that begin with `kubeflow_trainer_` or `training_operator_` are upstream's, with its labels. As with
+Kubeflow Trainer, counters start at 0 with the process; objects that exist at startup are included only in the gauges.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from trainmaster.api.lifecycle.terms import find_ttl
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.client.view import SummaryView, View
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
+from trainmaster.client.view import View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
@@ -31,10 +32,18 @@ from trainmaster.controllers.metrics import (
     UPSTREAM_CREATED,
     UPSTREAM_FINISHED,
     UPSTREAM_LIFETIME,
+    V1_CREATED,
+    V1_DELETED,
+    V1_EXISTING,
+    V1_FAILED,
+    V1_FINISHED,
+    V1_OVERDUE,
+    V1_RESTARTED,
+    V1_SUCCESSFUL,
 )
 from trainmaster.engine.apply import Apply
-from trainmaster.jobs.kinds import read_training_job
-from trainmaster.jobs.models.training import COMPLETE, FAILED, RUNNING, SUSPENDED
+from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
+from trainmaster.jobs.models.training import COMPLETE, FAILED, RUNNING, SUSPENDED, TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, parse_time
@@ -42,19 +51,21 @@ from trainmaster.kit.metrics import Metrics
 
 PENDING, TERMINATING = "Pending", "Terminating"
 _GROUP = TRAIN_JOBS.group
+_MODELS = {model.gvr: model for model in TRAINING_KINDS.values()}
+_FRAMEWORKS = {framework.gvr: framework for framework in FRAMEWORKS}
 _TTLS = {controller.name for controller in retention.CONTROLLERS}
 _REASONS = {**dict.fromkeys(sorted(_TTLS), "ttl"), limits.CONTROLLER.name: "history_limit"}
 
 
-def find_state(trainjob: TrainJob) -> str:
-    if trainjob.is_deleting:
+def find_state(job: TrainingJob) -> str:
+    if job.is_deleting:
         return TERMINATING
-    end = trainjob.end
+    end = job.end
     if end is not None:
         return end[0]
-    if trainjob.is_true(SUSPENDED):
+    if job.is_true(SUSPENDED):
         return SUSPENDED
-    return RUNNING if trainjob.is_active else PENDING
+    return RUNNING if job.is_active else PENDING
 
 
 def find_runtime_ref(trainjob: TrainJob) -> str:
@@ -64,59 +75,113 @@ def find_runtime_ref(trainjob: TrainJob) -> str:
     return "/".join((reference.get("apiGroup", _GROUP), kind, *trainjob.runtime_key))
 
 
+class CountedJob(NamedTuple):
+    """What an existing job is counted under."""
+
+    gvr: GVR
+    state: str
+    namespace: str
+    runtime: str
+    """The reference of a TrainJob to its runtime; "" for other kinds."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in (COMPLETE, FAILED)
+
+
+class SeenJob(NamedTuple):
+    uid: str
+    restarts: int
+    """Replaced Pods of a v1 job; 0 for a TrainJob, whose JobSet counts them."""
+    counted: CountedJob
+
+
 class Census:
     """Summary of a view."""
 
-    gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
+    gvrs: ClassVar[tuple[GVR, ...]] = tuple(_MODELS)
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], tuple[str, tuple[str, str, str]]] = {}
-        """Name to (uid, the labels it is counted under)."""
-        self._counts: Counter[tuple[str, ...]] = Counter()
-        self._due: dict[tuple[str, str], str] = {}
+        self._seen: dict[tuple[GVR, str, str], SeenJob] = {}
+        self._counts: Counter[CountedJob] = Counter()
+        self._due: dict[tuple[GVR, str, str], str] = {}
         self.counters: Counters | None = None
         """None while the existing objects are read, because those are not counted as new."""
 
     def put(self, gvr: GVR, obj: Object) -> None:
-        trainjob = TrainJob(obj)
-        name = (trainjob.namespace, trainjob.name)
-        key = (find_state(trainjob), trainjob.namespace, find_runtime_ref(trainjob))
-        uid, before = self._seen.get(name, ("", None))
+        job = _MODELS[gvr](obj)
+        place = (gvr, job.namespace, job.name)
+        runtime = find_runtime_ref(job) if isinstance(job, TrainJob) else ""
+        counted = CountedJob(gvr, find_state(job), job.namespace, runtime)
+        new, old = SeenJob(job.uid, job.read_attempts(None)[1], counted), self._seen.get(place)
         if self.counters is not None:
-            self.counters.notice(trainjob, key, before[0] if before is not None and uid == trainjob.uid else None)
-        moment = read_text(trainjob.retention, "deleteAt")
+            self.counters.notice(job, new, old if old is not None and old.uid == new.uid else None)
+        moment = read_text(job.retention, "deleteAt")
         if moment:
-            self._due[name] = moment
+            self._due[place] = moment
         else:
-            self._due.pop(name, None)
-        if before != key:
-            self._forget(before)
-            self._counts[key] += 1
-        self._seen[name] = (trainjob.uid, key)
+            self._due.pop(place, None)
+        if old is None or old.counted != counted:
+            self._forget(old)
+            self._counts[counted] += 1
+        self._seen[place] = new
 
     def drop(self, gvr: GVR, namespace: str, name: str) -> None:
-        self._due.pop((namespace, name), None)
-        found = self._seen.pop((namespace, name), None)
-        self._forget(found[1] if found is not None else None)
+        self._due.pop((gvr, namespace, name), None)
+        self._forget(self._seen.pop((gvr, namespace, name), None))
+
+    def _forget(self, seen: SeenJob | None) -> None:
+        if seen is not None:
+            self._counts[seen.counted] -= 1
+            if not self._counts[seen.counted]:
+                del self._counts[seen.counted]
+
+    # TrainJobs
 
     def count(self) -> Mapping[tuple[str, ...], float]:
-        return {key: float(count) for key, count in self._counts.items()}
+        return _sum_up((one[1:], number) for one, number in self._counts.items() if one.gvr == TRAIN_JOBS)
 
     def count_finished(self) -> Mapping[tuple[str, ...], float]:
-        found: Counter[tuple[str, ...]] = Counter()
-        for (state, namespace, _), count in self._counts.items():
-            if state in (COMPLETE, FAILED):
-                found[(namespace,)] += count
-        return {key: float(count) for key, count in found.items()}
+        counts = self._counts.items()
+        return _sum_up(
+            ((one.namespace,), number) for one, number in counts if one.gvr == TRAIN_JOBS and one.is_finished
+        )
 
     def count_overdue(self, now: datetime) -> float:
-        return float(sum(parse_time(moment) < now for moment in self._due.values()))
+        return float(sum(parse_time(moment) < now for (gvr, *_), moment in self._due.items() if gvr == TRAIN_JOBS))
 
-    def _forget(self, key: tuple[str, str, str] | None) -> None:
-        if key is not None:
-            self._counts[key] -= 1
-            if not self._counts[key]:
-                del self._counts[key]
+    # Jobs of the v1 kinds
+
+    def count_v1(self) -> Mapping[tuple[str, ...], float]:
+        return _sum_up(
+            ((_FRAMEWORKS[one.gvr].kind, one.state, one.namespace), number)
+            for one, number in self._counts.items()
+            if one.gvr in _FRAMEWORKS
+        )
+
+    def count_v1_finished(self) -> Mapping[tuple[str, ...], float]:
+        return _sum_up(
+            ((_FRAMEWORKS[one.gvr].kind, one.namespace), number)
+            for one, number in self._counts.items()
+            if one.gvr in _FRAMEWORKS and one.is_finished
+        )
+
+    def count_v1_overdue(self, now: datetime) -> Mapping[tuple[str, ...], float]:
+        """All kinds, also those without such jobs."""
+        due = [(gvr, moment) for (gvr, *_), moment in self._due.items() if gvr in _FRAMEWORKS]
+        return _sum_up(
+            [
+                *(((framework.kind,), 0) for framework in FRAMEWORKS),
+                *(((_FRAMEWORKS[gvr].kind,), parse_time(moment) < now) for gvr, moment in due),
+            ]
+        )
+
+
+def _sum_up(numbers: Iterable[tuple[tuple[str, ...], int]]) -> Mapping[tuple[str, ...], float]:
+    found: dict[tuple[str, ...], float] = {}
+    for labels, number in numbers:
+        found[labels] = found.get(labels, 0.0) + number
+    return found
 
 
 class Counters:
@@ -124,19 +189,38 @@ class Counters:
         self._created = metrics.counter(UPSTREAM_CREATED)
         self._finished = metrics.counter(UPSTREAM_FINISHED)
         self._lifetime = metrics.histogram(UPSTREAM_LIFETIME)
+        self._v1_created = metrics.counter(V1_CREATED)
+        self._v1_ended = {COMPLETE: metrics.counter(V1_SUCCESSFUL), FAILED: metrics.counter(V1_FAILED)}
+        self._v1_restarted = metrics.counter(V1_RESTARTED)
 
-    def notice(self, trainjob: TrainJob, key: tuple[str, str, str], before: str | None) -> None:
-        state, namespace, runtime = key
-        if before is None and state != TERMINATING:
-            self._created.add(namespace, runtime)
-        if state not in (COMPLETE, FAILED) or before in (COMPLETE, FAILED):
+    def notice(self, job: TrainingJob, new: SeenJob, old: SeenJob | None) -> None:
+        """`old`: None for a job that was not seen before."""
+        is_new = old is None and new.counted.state != TERMINATING
+        has_ended = new.counted.is_finished and not (old is not None and old.counted.is_finished)
+        framework = _FRAMEWORKS.get(new.counted.gvr)
+        if framework is None:
+            self._notice_trainjob(job, new.counted, is_new=is_new, has_ended=has_ended)
             return
-        why = read_text(trainjob.find_condition(state), "reason") or "none"
-        result, reason = ("succeeded", "none") if state == COMPLETE else ("failed", why)
-        self._finished.add(result, reason, runtime)
-        created, end = trainjob.created_at, trainjob.end
-        if end is not None:
-            self._lifetime.observe((parse_time(end[1]) - parse_time(created)).total_seconds(), result, runtime)
+        labels = (new.counted.namespace, framework.name)
+        if is_new:
+            self._v1_created.add(*labels)
+        if has_ended:
+            self._v1_ended[new.counted.state].add(*labels)
+        before = 0 if old is None else old.restarts
+        if new.restarts > before:
+            self._v1_restarted.add(*labels, amount=new.restarts - before)
+
+    def _notice_trainjob(self, job: TrainingJob, counted: CountedJob, *, is_new: bool, has_ended: bool) -> None:
+        if is_new:
+            self._created.add(counted.namespace, counted.runtime)
+        end = job.end
+        if not has_ended or end is None:
+            return
+        why = read_text(job.end_condition, "reason") or "none"
+        result, reason = ("succeeded", "none") if counted.state == COMPLETE else ("failed", why)
+        self._finished.add(result, reason, counted.runtime)
+        seconds = (parse_time(end[1]) - parse_time(job.created_at)).total_seconds()
+        self._lifetime.observe(seconds, result, counted.runtime)
 
 
 class Deletions:
@@ -148,6 +232,7 @@ class Deletions:
         self._lateness = metrics.histogram(DELETION_LATENESS)
         self._deleted = metrics.counter(DELETIONS)
         self._retries = metrics.counter(CLEANUP_RETRIES)
+        self._v1_deleted = metrics.counter(V1_DELETED)
         for name, reason in _REASONS.items():
             self._deleted.add(reason, amount=0)
             self._retries.add(name, amount=0)
@@ -165,6 +250,9 @@ class Deletions:
                 self._retries.add(field_manager)
                 return applied
             self._deleted.add(_REASONS[field_manager], amount=len(deletes))
+            for write in deletes:
+                if write.gvr in _FRAMEWORKS:
+                    self._v1_deleted.add(write.namespace, _FRAMEWORKS[write.gvr].name)
             for seconds in late:
                 if seconds is not None:
                     self._lateness.observe(seconds)
@@ -184,11 +272,12 @@ class Deletions:
         return max(0.0, (self._clock.now() - due).total_seconds())
 
 
-def declare(metrics: Metrics, view: SummaryView, clock: Clock) -> Census:
-    """Starts counting."""
-    census = view.summary(Census)
+def declare(metrics: Metrics, census: Census, clock: Clock) -> None:
+    """Starts counting. `census` contains the existing jobs."""
     census.counters = Counters(metrics)
     metrics.gauge(EXISTING, census.count)
     metrics.gauge(FINISHED, census.count_finished)
     metrics.gauge(OVERDUE, lambda: census.count_overdue(clock.now()))
-    return census
+    metrics.gauge(V1_EXISTING, census.count_v1)
+    metrics.gauge(V1_FINISHED, census.count_v1_finished)
+    metrics.gauge(V1_OVERDUE, lambda: census.count_v1_overdue(clock.now()))

@@ -13,6 +13,7 @@ from tests.unit.controllers.world import World
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import conflict
+from trainmaster.api.v1jobs.frameworks import PYTORCH, TENSORFLOW
 from trainmaster.client.writes import Applied, Delete, Write, WriteRefusal
 from trainmaster.controllers.lifecycle.census import Census, Counters, Deletions, find_state
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -82,6 +83,61 @@ def test_upstreams_counters_count_news_once_and_nothing_that_was_there_before() 
     failed = f'result="failed",reason="DeadlineExceeded",runtime_ref="{REF}"'
     assert f"kubeflow_trainer_trainjob_finished_total{{{failed}}} 1\n" in text
     assert f'lifetime_seconds_sum{{result="failed",runtime_ref="{REF}"}} 60\n' in text
+
+
+def make_v1(kind: str = "PyTorchJob", condition: str = "", **status: Any) -> Object:
+    return {**make("v1", condition, **status), "apiVersion": "kubeflow.org/v1", "kind": kind, "spec": {}}
+
+
+def test_v1_jobs_are_counted_by_kind_in_the_states_of_trainjobs() -> None:
+    census = Census()
+    census.put(TRAIN_JOBS, make())
+    census.put(PYTORCH.gvr, make_v1(replicaStatuses={"Master": {"active": 1}}))
+    census.put(TENSORFLOW.gvr, make_v1("TFJob", "Succeeded", retention={"deleteAt": "2026-01-01T00:02:00Z"}))
+    assert census.count() == {("Pending", "team", REF): 1.0}
+    assert census.count_finished() == {} and census.count_overdue(datetime(2027, 1, 1, tzinfo=UTC)) == 0
+    assert census.count_v1() == {("PyTorchJob", "Running", "team"): 1.0, ("TFJob", "Complete", "team"): 1.0}
+    assert census.count_v1_finished() == {("TFJob", "team"): 1.0}
+    overdue = census.count_v1_overdue(datetime(2026, 1, 1, 0, 3, tzinfo=UTC))
+    assert (overdue[("TFJob",)], overdue[("PyTorchJob",)], len(overdue)) == (1.0, 0.0, 7)
+    census.drop(TENSORFLOW.gvr, "team", "a")
+    assert census.count_v1() == {("PyTorchJob", "Running", "team"): 1.0}
+    assert census.count_v1_overdue(datetime(2026, 1, 1, 0, 3, tzinfo=UTC))[("TFJob",)] == 0
+
+
+def test_the_counters_of_training_operator_count_news_once() -> None:
+    metrics, census = Metrics(), Census()
+    census.put(TENSORFLOW.gvr, make_v1("TFJob", restarts=2))
+    census.counters = Counters(metrics)
+    for job in (make_v1(), make_v1(restarts=1), make_v1(restarts=3), make_v1("PyTorchJob", "Succeeded", restarts=3)):
+        for _ in range(2):
+            census.put(PYTORCH.gvr, job)
+    census.put(TENSORFLOW.gvr, make_v1("TFJob", "Failed", restarts=2))
+    lines = [line for line in metrics.render().splitlines() if line.startswith("training_operator_jobs_")]
+    assert lines == [
+        'training_operator_jobs_created_total{job_namespace="team",framework="pytorch"} 1',
+        'training_operator_jobs_successful_total{job_namespace="team",framework="pytorch"} 1',
+        'training_operator_jobs_failed_total{job_namespace="team",framework="tensorflow"} 1',
+        'training_operator_jobs_restarted_total{job_namespace="team",framework="pytorch"} 3',
+    ]
+    assert "kubeflow_trainer_trainjob_created_total{" not in metrics.render()
+
+
+def test_a_v1_job_that_its_ttl_deletes_is_counted() -> None:
+    metrics = Metrics()
+
+    async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
+        return Applied(None, 1)
+
+    deletion = Delete(PYTORCH.gvr, "team", "a", "u", "1")
+    watched = Deletions(metrics, World(), SystemClock()).watch(apply)
+
+    async def main() -> None:
+        for controller in ("retention-pytorchjobs", "pytorchjob"):
+            await watched([deletion], controller)
+
+    asyncio.run(main())
+    assert 'training_operator_jobs_deleted_total{job_namespace="team",framework="pytorch"} 1\n' in metrics.render()
 
 
 def test_a_refused_deletion_is_a_retry_and_one_that_worked_has_a_lateness() -> None:
