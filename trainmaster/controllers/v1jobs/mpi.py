@@ -142,15 +142,13 @@ def _list_workers(job: V1Job) -> list[str]:
 
 
 def _list_rules(job: V1Job) -> list[Object]:
-    return [
-        {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},
-        {
-            "verbs": ["create"],
-            "apiGroups": [""],
-            "resources": ["pods/exec"],
-            "resourceNames": _list_workers(job),
-        },
-    ]
+    rules: list[Object] = [{"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]}]
+    workers = _list_workers(job)
+    if workers:
+        # Without names, the rule would apply to every Pod of the namespace.
+        execute = {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/exec"], "resourceNames": workers}
+        rules.append(execute)
+    return rules
 
 
 def _build_data(job: V1Job, running: Sequence[str]) -> Object:

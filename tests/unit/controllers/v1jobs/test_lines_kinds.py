@@ -277,6 +277,14 @@ def test_m07_a_missing_job_is_nothing_and_workers_are_optional() -> None:
     assert gone.step().all_writes == ()
 
 
+@pytest.mark.parametrize("replicas", [{"Launcher": 1}, {"Launcher": 1, "Worker": 0}], ids=["no type", "none"])
+def test_a_launcher_without_workers_may_execute_commands_nowhere(replicas: dict[str, int]) -> None:
+    stage = V1Stage(MPI, replicas)
+    stage.play()
+    resources = [rule["resources"] for rule in stage.world.get(ROLES, "a-launcher")["rules"]]
+    assert resources == [["pods"]], "a rule without names applies to every Pod"
+
+
 def test_d01_the_first_paddle_pod_is_the_server() -> None:
     stage = V1Stage(PADDLE, {"Master": 1, "Worker": 1})
     stage.start()
