@@ -16,7 +16,7 @@ from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.labels import DEVICES, MIRROR
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import list_items, read_annotations, read_fields
+from trainmaster.api.reading import list_items, read_annotations, read_fields, read_text
 from trainmaster.api.resources import NAMESPACES, PODS, RESOURCE_QUOTAS
 from trainmaster.api.tenancy import NAME, find_unix_user, is_tenant
 from trainmaster.apiserver.admission.chain import AdmissionOperation, Attributes, Plugin, is_new_pod
@@ -24,6 +24,8 @@ from trainmaster.apiserver.state import RegistryState
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
+_SYSTEM = "system-"
+"""Priority classes before those of all users. With one of them, a tenant's Pods would always be scheduled first."""
 LIMITED = ("cpu", "memory")
 """Resources whose request is also the limit where the quota limits them."""
 
@@ -68,6 +70,9 @@ def list_problems(pod: Fields, user: int) -> Iterator[str]:
             yield f"spec.{field} is not allowed"
     if spec.get("nodeName"):
         yield "spec.nodeName is the scheduler's, which counts what everybody takes; leave it out"
+    priority = read_text(spec, "priorityClassName")
+    if priority.startswith(_SYSTEM):
+        yield f"spec.priorityClassName {priority} is for parts of the control plane; choose another one"
     for volume in list_items(spec, "volumes"):
         if volume.get("hostPath") is not None:
             yield f"volume {volume.get('name')} is a hostPath; use an emptyDir or a PersistentVolumeClaim"

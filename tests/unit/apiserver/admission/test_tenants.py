@@ -69,6 +69,7 @@ HOST_PATH = {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}
         ({"securityContext": {"supplementalGroups": [0]}}, "supplementalGroups may name 611007 only"),
         ({"hostNetwork": True}, "spec.hostNetwork is not allowed"),
         ({"nodeName": "local"}, "spec.nodeName is the scheduler's"),
+        ({"priorityClassName": "system-node-critical"}, "spec.priorityClassName system-node-critical is for parts"),
         ({"hostPID": True}, "spec.hostPID is not allowed"),
         ({"hostIPC": True}, "spec.hostIPC is not allowed"),
         (HOST_PATH, "volume v is a hostPath"),
