@@ -15,6 +15,7 @@ from typing import Any
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import ROLE_BINDINGS
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS, GROUP
 
 TENANT = "trainmaster.dev/tenant"
 """Label on namespaces, by `tenancy`: whose it is."""
@@ -58,6 +59,8 @@ OBJECT_BYTES = "trainmaster.dev/object-bytes"
 STORAGE = "trainmaster.dev/storage"
 """Quota: bytes on disk of everything that belongs to a namespace; the node measures and holds it."""
 JOBS_KEY = "count/trainjobs.trainer.kubeflow.org"
+V1_JOB_KEYS = tuple(f"count/{framework.plural}.{GROUP}" for framework in FRAMEWORKS)
+"""Quota: jobs of each kind of `kubeflow.org/v1`. A quota has no resource for several kinds together."""
 GPU_KEY = "requests.nvidia.com/gpu"
 EVENTS_KEY = "count/events"
 OBJECT_KEYS = (
@@ -72,7 +75,7 @@ OBJECT_KEYS = (
 )
 """Quota: what is counted by kind."""
 HARD_KEYS: Mapping[str, Sequence[str]] = {
-    "jobs": (JOBS_KEY,),
+    "jobs": (JOBS_KEY, *V1_JOB_KEYS),
     "cpu": ("requests.cpu", "limits.cpu"),
     "memory": ("requests.memory", "limits.memory"),
     "gpus": (GPU_KEY,),
@@ -84,7 +87,9 @@ HARD_KEYS: Mapping[str, Sequence[str]] = {
 }
 """By field of an `Allowance`: the resources of the quota that hold it."""
 COMPLETED = "trainmaster.dev/allowance"
-"""Annotation on the quota: it was made by, or completed for, a version that knows all of these resources."""
+"""Annotation on the quota: `ALL_KEYS` if it was made by, or completed for, a version that knows all of these resources.
+Before v1 jobs were counted it was 1."""
+ALL_KEYS = "2"
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LONGEST_NAME = 40
@@ -110,7 +115,7 @@ class Allowance:
     """How much a tenant may have at a time. Amounts are Kubernetes quantities; "" is no limit."""
 
     jobs: int = 100
-    """TrainJobs that exist, running or finished."""
+    """TrainJobs that exist, running or finished; also jobs of each v1 kind."""
     cpu: str = ""
     memory: str = ""
     gpus: int | None = None
@@ -151,7 +156,7 @@ class Budget:
     """One limit of a tenant and how much of it is used, for people."""
 
     name: str
-    """As a field of `Allowance`; for objects with their kind: `objects of kind secrets`."""
+    """As a field of `Allowance`; for objects and v1 jobs with their kind: `objects of kind secrets`."""
     resource: str
     """As the quota names it."""
     used: str
@@ -171,7 +176,8 @@ def list_budgets(quota: Object) -> list[Budget]:
         if field_name == "storage":
             keys = keys[:1]
         for key in keys:
-            shown = f"objects of kind {key.removeprefix('count/')}" if field_name == "objects" else field_name
+            is_kind = field_name == "objects" or key in V1_JOB_KEYS
+            shown = f"{field_name} of kind {key.removeprefix('count/')}" if is_kind else field_name
             found.append(Budget(shown, key, str(used.get(key, "0")), str(hard[key])))
     known = {key for keys in HARD_KEYS.values() for key in keys}
     found += [Budget(key, key, str(used.get(key, "0")), str(hard[key])) for key in sorted(set(hard) - known)]
@@ -264,7 +270,7 @@ def build_role_binding(namespace: str) -> Object:
 
 
 def build_quota(allowance: Allowance) -> Object:
-    metadata = {"name": NAME, "annotations": {COMPLETED: "1"}}
+    metadata = {"name": NAME, "annotations": {COMPLETED: ALL_KEYS}}
     spec = {"hard": allowance.to_hard()}
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": spec}
 

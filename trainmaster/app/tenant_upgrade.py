@@ -16,7 +16,17 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_annotations, read_fields
 from trainmaster.api.resources import LIMIT_RANGES, NAMESPACES, RESOURCE_QUOTAS
 from trainmaster.api.status import NotFound
-from trainmaster.api.tenancy import COMPLETED, NAME, OBJECT_BYTES, OBJECT_KEYS, Allowance
+from trainmaster.api.tenancy import (
+    ALL_KEYS,
+    COMPLETED,
+    EVENTS_KEY,
+    JOBS_KEY,
+    NAME,
+    OBJECT_BYTES,
+    OBJECT_KEYS,
+    V1_JOB_KEYS,
+    Allowance,
+)
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission.quotas import list_counts
 from trainmaster.apiserver.registry import ObjectRegistry
@@ -24,6 +34,8 @@ from trainmaster.client.contract import Client, ListOptions, PatchType
 from trainmaster.tenancy.register import Register
 
 log = logging.getLogger(__name__)
+
+_COUNTED = (*OBJECT_KEYS, *V1_JOB_KEYS, EVENTS_KEY)
 
 
 async def upgrade_tenants(client: Client, registry: ObjectRegistry) -> int:
@@ -46,11 +58,16 @@ async def _complete(client: Client, registry: ObjectRegistry, name: str) -> bool
         quota = await client.get(RESOURCE_QUOTAS, NAME, name)
     except NotFound:
         return False  # `tenant add` was interrupted; repeating it completes the tenant
-    if COMPLETED in read_annotations(quota):
+    completed, before = read_annotations(quota).get(COMPLETED), read_fields(quota, "spec", "hard")
+    if completed == ALL_KEYS:
         return False
-    hard = build_completion(read_fields(quota, "spec", "hard"), _count(registry, name))
-    await _complete_limits(client, name, hard)
-    patch = {"metadata": {"annotations": {COMPLETED: "1"}}, "spec": {"hard": hard}}
+    used = _count(registry, name)
+    if completed is None:
+        hard = build_completion(before, used)
+        await _complete_limits(client, name, hard)
+    else:
+        hard = limit_v1_jobs(before, used)
+    patch = {"metadata": {"annotations": {COMPLETED: ALL_KEYS}}, "spec": {"hard": hard}}
     await client.patch(RESOURCE_QUOTAS, NAME, PatchType.MERGE, patch, name)
     return True
 
@@ -59,12 +76,24 @@ def build_completion(hard: Mapping[str, str], used: Mapping[str, int]) -> dict[s
     """The quota completed with the missing resources. `used`: the current numbers of objects and bytes."""
     found = dict(hard)
     for name, usual in Allowance().to_hard().items():
-        needed = 2 * used.get(name, 0)
-        found.setdefault(name, usual if quantity.parse(usual) >= needed else str(needed))
+        if name not in V1_JOB_KEYS:
+            found.setdefault(name, _choose_limit(usual, used.get(name, 0)))
+    found = limit_v1_jobs(found, used)
     for resource in ("cpu", "memory"):
         if f"requests.{resource}" in hard:
             found.setdefault(f"limits.{resource}", hard[f"requests.{resource}"])
     return found
+
+
+def limit_v1_jobs(hard: Mapping[str, str], used: Mapping[str, int]) -> dict[str, str]:
+    """The quota with the limit of TrainJobs for jobs of each v1 kind, if it has one."""
+    if JOBS_KEY not in hard:
+        return dict(hard)
+    return {**{name: _choose_limit(hard[JOBS_KEY], used.get(name, 0)) for name in V1_JOB_KEYS}, **hard}
+
+
+def _choose_limit(usual: str, used: int) -> str:
+    return usual if quantity.parse(usual) >= 2 * used else str(2 * used)
 
 
 def _count(registry: ObjectRegistry, namespace: str) -> dict[str, int]:
@@ -72,7 +101,7 @@ def _count(registry: ObjectRegistry, namespace: str) -> dict[str, int]:
     for kind in registry.catalogue.kinds:
         if kind.namespaced:
             number = registry.store.count(stored.bucket(kind), f"{namespace}/")
-            used |= {name: number for name in list_counts(kind) if name in (*OBJECT_KEYS, tenancy.EVENTS_KEY)}
+            used |= {name: number for name in list_counts(kind) if name in _COUNTED}
     return used
 
 

@@ -15,6 +15,7 @@ from tests.support.clients import JSON
 
 pytestmark = pytest.mark.attacks
 
+V1 = "kubeflow.org/v1"
 TRAINER = "trainer.kubeflow.org/v1alpha1"
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
@@ -209,6 +210,18 @@ def test_jobs_end_at_their_number_also_through_rest(empty: Caller) -> None:
     assert codes == [201, 201, 201, 403]
     code, answer = empty.rest.call("POST", "/api/v1/jobs", body)
     assert code in (403, 422), answer
+
+
+def test_jobs_of_a_v1_kind_end_at_the_same_number(empty: Caller) -> None:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "plain"}]}}
+    spec = {"pytorchReplicaSpecs": {"Worker": {"template": template}}, "runPolicy": {"suspend": True}}
+    codes = []
+    for number in range(4):
+        body = {"apiVersion": V1, "kind": "PyTorchJob", "metadata": {"name": f"v{number}"}, "spec": spec}
+        code, answer = create(empty, "pytorchjobs", body, V1)
+        codes.append(code)
+    assert codes == [201, 201, 201, 403]
+    assert f"`trainmaster tenant set {empty.namespace} --jobs 4`" in answer["message"]
 
 
 def test_the_tenant_cannot_lift_its_own_limits(empty: Caller) -> None:

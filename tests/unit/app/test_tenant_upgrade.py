@@ -9,7 +9,7 @@ import pytest
 from trainmaster.api import tenancy
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, PODS, RESOURCE_QUOTAS
-from trainmaster.api.tenancy import OBJECT_BYTES, PIDS
+from trainmaster.api.tenancy import COMPLETED, JOBS_KEY, OBJECT_BYTES, PIDS
 from trainmaster.app.tenant_upgrade import upgrade_tenants
 from trainmaster.client.contract import PatchType
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -49,6 +49,7 @@ def test_a_quota_of_before_is_completed_once_and_keeps_what_it_says() -> None:
         assert await upgrade_tenants(cluster.client, cluster.registry) == 1
         hard = await read_hard(cluster)
         assert {name: hard[name] for name in given} == given
+        assert hard["count/mpijobs.kubeflow.org"] == "5"
         assert (hard["limits.cpu"], hard[PIDS], hard[OBJECT_BYTES]) == ("4", "4096", "64Mi")
         assert "limits.memory" not in hard
         await cluster.client.patch(
@@ -57,6 +58,23 @@ def test_a_quota_of_before_is_completed_once_and_keeps_what_it_says() -> None:
         assert await upgrade_tenants(cluster.client, cluster.registry) == 0
         hard = await read_hard(cluster)
         assert (hard.get(PIDS), hard["pods"]) == (None, "9")
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("jobs", "want"), [("5", "5"), (None, None)], ids=["limited", "lifted"])
+def test_a_quota_from_before_v1_jobs_were_counted_limits_them_as_it_limits_trainjobs(
+    jobs: str | None, want: str | None
+) -> None:
+    async def scene(cluster: Cluster) -> None:
+        await add_old_tenant(cluster, {"pods": "3"} if jobs is None else {JOBS_KEY: jobs})
+        mark: Object = {"metadata": {"annotations": {COMPLETED: "1"}}}
+        await cluster.client.patch(RESOURCE_QUOTAS, "tenant", PatchType.MERGE, mark, "ann")
+        assert await upgrade_tenants(cluster.client, cluster.registry) == 1
+        hard = await read_hard(cluster)
+        assert hard.get("count/pytorchjobs.kubeflow.org") == want
+        assert PIDS not in hard, "an administrator may have removed it"
+        assert await upgrade_tenants(cluster.client, cluster.registry) == 0
 
     play(scene)
 

@@ -13,6 +13,7 @@ from trainmaster.api import tenancy
 from trainmaster.api.resources import NAMESPACES, RESOURCE_QUOTAS, ROLE_BINDINGS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import Allowance
+from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.apiserver.stored_policies import StorePolicies
 from trainmaster.auth.service_accounts import ServiceAccountTokens
 from trainmaster.client.contract import Client
@@ -79,6 +80,7 @@ def test_a_tenant_gets_a_namespace_a_quota_and_a_token_that_is_stored_nowhere() 
         quota = await cluster.client.get(RESOURCE_QUOTAS, tenancy.NAME, "ann")
         assert quota["spec"]["hard"] == {
             "count/trainjobs.trainer.kubeflow.org": "5",
+            **{f"count/{framework.plural}.kubeflow.org": "5" for framework in FRAMEWORKS},
             "requests.cpu": "4",
             "limits.cpu": "4",
             "requests.nvidia.com/gpu": "1",

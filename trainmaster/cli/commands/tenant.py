@@ -73,7 +73,7 @@ def add_allowance(parser: argparse.ArgumentParser, *, changing: bool = False) ->
     """`changing`: the tenant exists and may already have limits."""
     usual = Allowance()
     for flag, metavar, text in (
-        ("--jobs", "N", f"TrainJobs at a time (default {usual.jobs})"),
+        ("--jobs", "N", f"TrainJobs, and jobs of each v1 kind, at a time (default {usual.jobs})"),
         ("--cpu", "AMOUNT", "CPUs at a time, all its Pods together"),
         ("--memory", "AMOUNT", "memory at a time: 64Gi"),
         ("--gpu", "N", "GPUs at a time"),
