@@ -17,6 +17,14 @@ from trainmaster.api.training.steps import (
     read_framework,
 )
 
+MOST_PODS = 10_000
+"""Of one job. Its controller plans all of them at once, so a mistyped number would take all memory."""
+
+
+def find_excess(pods: int, most: int = MOST_PODS) -> str:
+    """Why a job has too many Pods; "" if it has not."""
+    return "" if pods <= most else f"it has {pods} Pods, and a job of this kind may have at most {most}"
+
 
 def count_pods(trainjob: Fields, runtime: Fields, filled: Fields) -> dict[str, int]:
     """The number of Pods that each job has at the same time, at least. `filled` is the template with the TrainJob's

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import NOTHING, list_items
-from trainmaster.api.v1jobs.frameworks import MPI, WORKER, V1Framework
+from trainmaster.api.training.counts import MOST_PODS, find_excess
+from trainmaster.api.v1jobs.frameworks import MPI, MXNET, TENSORFLOW, WORKER, XGBOOST, V1Framework
+
+_MOST_LISTED = 2_000
+"""The most Pods of a framework whose Pods have the addresses of all others in a variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,12 @@ def _read(framework: V1Framework, name: str, entry: Fields) -> ReplicaSpec:
         count = 0 if framework is MPI and name == WORKER else 1
     policy = entry.get("restartPolicy") or framework.restart_policy
     return ReplicaSpec(name, count, policy, entry.get("template") or NOTHING)
+
+
+def find_surplus(framework: V1Framework, replicas: Mapping[str, ReplicaSpec]) -> str:
+    """Why a job has too many Pods; "" if it has not."""
+    most = _MOST_LISTED if framework in (TENSORFLOW, XGBOOST, MXNET) else MOST_PODS
+    return find_excess(sum(replica.count for replica in replicas.values()), most)
 
 
 def get_port(framework: V1Framework, replica: ReplicaSpec) -> int:

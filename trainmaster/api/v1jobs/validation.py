@@ -33,7 +33,7 @@ from trainmaster.api.v1jobs.frameworks import (
     XGBOOST,
     V1Framework,
 )
-from trainmaster.api.v1jobs.replicas import canonicalize, read_replicas
+from trainmaster.api.v1jobs.replicas import canonicalize, find_surplus, read_replicas
 from trainmaster.api.validation import names
 
 CLEAN_POD_POLICIES = ("All", "Running", "None")
@@ -51,6 +51,8 @@ def admit(framework: V1Framework, new: Fields, old: Fields | None) -> Findings:
         errors.append(fields.required(framework.path, "must be required"))
     else:
         errors += _check_replicas(framework, replicas)
+        excess = find_surplus(framework, read_replicas(framework, spec))
+        errors += [fields.forbidden(framework.path, excess)] if excess else []
     errors += _check_kind(framework, spec)
     elastic = _read_elastic(spec)
     warnings = [_NPROC_DEPRECATED] if elastic.get("nProcPerNode") is not None else []

@@ -1,4 +1,5 @@
-"""Refuses jobs of a tenant whose Pods could never fit its quota, by their number, size or resources.
+"""Refuses jobs whose Pods are too many for the server, or could never fit the quota of their tenant, by their number,
+size or resources.
 
 An admission plugin for TrainJobs and runtimes (so that the author gets the error immediately) and for JobSets and Jobs
 (so that it cannot be bypassed). Without it, `numNodes: 100000` would make the server create Pods until the quota is
@@ -22,9 +23,9 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.defaults import default_pod
 from trainmaster.api.pods.quotas import Usage, measure_pod
 from trainmaster.api.reading import list_items, read_text
-from trainmaster.api.resources import LIMIT_RANGES, TRAIN_JOBS
+from trainmaster.api.resources import JOBS, LIMIT_RANGES, TRAIN_JOBS
 from trainmaster.api.tenancy import NAME, NEVER, OBJECT_BYTES, build_raise_advice, describe_amounts
-from trainmaster.api.training.counts import count_pods
+from trainmaster.api.training.counts import count_pods, find_excess
 from trainmaster.api.training.references import TRAINJOB_CONTROLLER
 from trainmaster.api.training.steps import get_pod, list_jobs
 from trainmaster.api.training.template import fill_template
@@ -52,13 +53,17 @@ class GangSizes(Plugin):
 
     def validate(self, attributes: Attributes) -> None:
         list_gangs, hard = attributes.kind.tenants.list_gangs, read_hard(self._state, attributes.namespace)
-        if list_gangs is None or not hard:
+        if list_gangs is None:
             return
-        problem = find_problem(attributes.namespace, list(list_gangs(attributes.new)), hard)
-        is_trainjob = attributes.kind.gvr == TRAIN_JOBS
+        gangs, gvr = list(list_gangs(attributes.new)), attributes.kind.gvr
+        is_trainjob = gvr == TRAIN_JOBS
+        # The Pods of a Job are created a few hundred at a time, and its own rules limit their number.
+        problem = "" if gvr == JOBS else find_excess(sum(number for number, _ in gangs))
+        if hard and not problem:
+            problem = find_problem(attributes.namespace, gangs, hard)
         if problem:
             raise _refuse(attributes, problem, _NODES if is_trainjob else "")
-        if is_trainjob and attributes.operation is CREATE:
+        if hard and is_trainjob and attributes.operation is CREATE:
             self._check_resources(attributes, hard)
 
     def _check_resources(self, attributes: Attributes, hard: Fields) -> None:

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from tests.unit.controllers.trainjob.stage import make_jobs, make_runtime, make_trainjob
-from trainmaster.api.meta import Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, RESOURCE_QUOTAS, TRAIN_JOBS, TRAINING_RUNTIMES
+from tests.unit.controllers.v1jobs.stage import make_v1_job
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    JOB_SETS,
+    PODS,
+    RESOURCE_QUOTAS,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+)
 from trainmaster.api.status import StatusError
 from trainmaster.api.tenancy import Allowance
+from trainmaster.api.v1jobs.frameworks import PYTORCH
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers import install
 from trainmaster.tenancy.tenants import TenantRegister
@@ -148,3 +157,38 @@ def test_what_the_runtime_requests_counts() -> None:
             await cluster.client.create(TRAIN_JOBS, job, "ann")
 
     play(SMALL, scene)
+
+
+@pytest.mark.parametrize(
+    ("gvr", "build"),
+    [
+        (
+            TRAIN_JOBS,
+            lambda pods: make_trainjob(kind="ClusterTrainingRuntime", runtime="plain", trainer={"numNodes": pods}),
+        ),
+        (TRAINING_RUNTIMES, lambda pods: make_runtime({"numNodes": pods})),
+        (JOB_SETS, lambda pods: make_job_set(pods)),
+        (PYTORCH.gvr, lambda pods: make_v1_job(PYTORCH, {"Worker": pods})),
+    ],
+    ids=["TrainJob", "runtime", "JobSet", "PyTorchJob"],
+)
+def test_nobody_submits_a_job_that_does_not_fit_into_memory(gvr: GVR, build: Callable[[int], Object]) -> None:
+    async def scene(cluster: Cluster) -> None:
+        for pods in (10_001, 2**31 - 1):
+            with pytest.raises(StatusError, match=r"it has \d{5,} Pods, and a job of this kind may have at most 10000"):
+                await cluster.client.create(gvr, build(pods), "default")
+
+    play(SMALL, scene)
+
+
+def make_job_set(pods: int) -> Object:
+    container = {"name": "c", "image": "i"}
+    job = {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
+    jobs = [{"name": "node", "replicas": pods, "template": {"spec": job}}]
+    metadata = {"name": "a", "namespace": "default"}
+    return {
+        "apiVersion": JOB_SETS.api_version,
+        "kind": "JobSet",
+        "metadata": metadata,
+        "spec": {"replicatedJobs": jobs},
+    }

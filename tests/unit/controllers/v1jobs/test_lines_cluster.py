@@ -18,7 +18,7 @@ from trainmaster.api.resources import (
     SERVICES,
     VOLCANO_POD_GROUPS,
 )
-from trainmaster.api.v1jobs.frameworks import BY_KIND, MPI, PYTORCH, TENSORFLOW
+from trainmaster.api.v1jobs.frameworks import BY_KIND, JAX, MPI, PYTORCH, TENSORFLOW, V1Framework
 from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.controllers.v1jobs.reconciler import build_controller
 from trainmaster.jobs.models.v1jobs import MODELS
@@ -267,3 +267,13 @@ def test_without_a_cluster_there_is_neither() -> None:
     stage = make_elastic(None)
     stage.play()
     assert {gvr for gvr, _, _ in stage.world.objects} == {PYTORCH.gvr, PODS, SERVICES}
+
+
+@pytest.mark.parametrize(("framework", "pods"), [(PYTORCH, 2**31 - 1), (JAX, 10_001), (TENSORFLOW, 2_001)])
+def test_a_job_that_does_not_fit_into_memory_waits_with_its_reason(framework: V1Framework, pods: int) -> None:
+    """On a cluster, nothing refuses it."""
+    stage = V1Stage(framework, {"Worker": pods}, cluster=PLAIN)
+    stage.play()
+    assert stage.pods == []
+    assert stage.status["waiting"]["reason"] == "FailedValidation"
+    assert f"it has {pods} Pods" in stage.status["waiting"]["message"]
