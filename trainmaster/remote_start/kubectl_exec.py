@@ -3,21 +3,23 @@
 
 As the init container `kubectl-delivery`, without arguments, it copies itself to $TARGET_DIR/kubectl. There
 `/etc/mpi/kubexec.sh` calls it as `kubectl exec POD [-c CONTAINER] [-n NAMESPACE] [-i] -- COMMAND...`. It runs the
-command in that Pod through the API server, with the rights of the launcher's ServiceAccount, and exits with its exit
-code.
+command in that Pod and exits with its exit code. mpirun starts at once, so a Pod that does not run yet is waited for.
 
-mpirun starts at once, so a Pod that does not run yet is waited for. This uses SPDY, not a WebSocket, because that is a
-POST: `create` on `pods/exec` suffices, and the launcher's Role grants nothing more. Run by path inside Pods; imports
-nothing of ours and needs only Python 3.8.
+For a worker of the same job, it passes its streams to the worker's shim (`shim/sessions.py`), so that the program does
+not depend on the API server. Otherwise the command goes through the API server with the rights of the launcher's
+ServiceAccount, by SPDY and not by a WebSocket, because that is a POST: `create` on `pods/exec` suffices, and the
+launcher's Role grants nothing more. Run by path inside Pods; imports nothing of ours and needs only Python 3.8.
 """
 
 from __future__ import annotations
 
+import array
 import http.client
 import json
 import os
 import select
 import shutil
+import socket
 import ssl
 import struct
 import sys
@@ -28,6 +30,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+ACCOUNT_VARIABLE = "TRAINMASTER_ACCOUNT_DIR"
+"""Where the files of the ServiceAccount are if there are no mounts."""
+GANG = "TRAINMASTER_GANG_DIR"
+"""Where the shims of the job's workers listen."""
 LIMIT_SECONDS = 300.0
 """How long to wait for a Pod to run; mpirun itself has no limit."""
 USAGE = "usage: kubectl exec POD [-c CONTAINER] [-n NAMESPACE] [-i] -- COMMAND [ARGUMENTS...]"
@@ -95,8 +101,8 @@ def parse_arguments(argv: Sequence[str]) -> ExecCall:
 class PodApi:
     """The API server as a Pod sees it, with the rights of the Pod's ServiceAccount."""
 
-    def __init__(self, account: str = ACCOUNT) -> None:
-        self._account = account
+    def __init__(self) -> None:
+        account = self._account = os.environ.get(ACCOUNT_VARIABLE, ACCOUNT)
         self._host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
         self._port = os.environ.get("KUBERNETES_SERVICE_PORT", "")
         if not (self._host and self._port and os.path.exists(f"{account}/token")):
@@ -180,15 +186,16 @@ def _read_refusal(answer: http.client.HTTPResponse) -> Exception:
 # Waiting for the Pod
 
 
-def open_when_running(api: PodApi, call: ExecCall, limit: float = LIMIT_SECONDS) -> ssl.SSLSocket:
+def open_when_running(api: PodApi, call: ExecCall, limit: float = LIMIT_SECONDS) -> WorkerSession | SpdySession:
     """Waits until the Pod runs. Says what it is waiting for if that takes long."""
     namespace = call.namespace or api.read("namespace")
     waited, pause, told = 0.0, _PAUSE_SECONDS, ""
     while True:
         try:
-            problem = find_problem(api.find_pod(namespace, call.pod), call)
-            if not problem:
-                return api.open_exec(namespace, call)
+            pod = api.find_pod(namespace, call.pod)
+            problem = find_problem(pod, call)
+            if pod is not None and not problem:
+                return find_worker_session(pod, call) or SpdySession(api.open_exec(namespace, call), stdin=call.stdin)
         except TryAgainError as error:
             problem = str(error)
         if waited >= limit:
@@ -230,6 +237,72 @@ def find_problem(pod: dict[str, Any] | None, call: ExecCall) -> str:
 def _describe(found: dict[str, Any]) -> str:
     text = ": ".join(filter(None, (found.get("reason"), found.get("message"))))
     return f" ({text})" if text else ""
+
+
+# The worker's shim
+
+
+class WorkerSession:
+    """A running program that has our streams."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+
+    def run(self) -> int:
+        """The program's exit code. Raises KubectlError if it is unknown."""
+        with self._link:
+            answer = receive(self._link)
+        if "code" not in answer:
+            raise KubectlError("the Pod has ended before the program did")
+        return int(answer["code"])
+
+
+def find_worker_session(pod: dict[str, Any], call: ExecCall) -> WorkerSession | None:
+    """None if the Pod is not a worker of this job, or was started by a version without this."""
+    link = find_shim(os.environ.get(GANG, ""), pod["metadata"]["uid"])
+    if link is None:
+        return None
+    container = call.container or pod["spec"]["containers"][0]["name"]
+    request = json.dumps({"container": container, "argv": list(call.command)}).encode()
+    try:
+        with open(os.devnull, "rb") as nothing:
+            streams = array.array("i", [0 if call.stdin else nothing.fileno(), 1, 2])
+            link.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        answer = receive(link)
+    except OSError as error:
+        answer = {"error": f"the command cannot be passed on: {error.strerror}", "kind": "ExecError"}
+    if answer.get("started"):
+        return WorkerSession(link)
+    link.close()
+    text = answer.get("error", f"Pod {call.pod} has just ended")
+    raise KubectlError(text) if answer.get("kind") == "ExecError" else TryAgainError(text)
+
+
+def find_shim(directory: str, uid: str) -> socket.socket | None:
+    """Connects through a descriptor of the directory: the path may exceed the limit of Unix addresses."""
+    try:
+        place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        link.connect(f"/proc/self/fd/{place}/{uid}")
+    except OSError:
+        link.close()
+        return None
+    finally:
+        os.close(place)
+    return link
+
+
+def receive(link: socket.socket) -> dict[str, Any]:
+    """{} if the shim is gone."""
+    try:
+        content = link.recv(_PIECE)
+    except ConnectionError:
+        content = b""
+    found: dict[str, Any] = json.loads(content or b"{}")
+    return found
 
 
 # SPDY
@@ -358,8 +431,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     try:
         call = parse_arguments(argv)
-        with open_when_running(PodApi(), call) as link:
-            return SpdySession(link, stdin=call.stdin).run()
+        return open_when_running(PodApi(), call).run()
     except KubectlError as error:
         sys.stderr.write(f"kubectl exec: {error}\n")
         return 1

@@ -100,7 +100,10 @@ def _build(paths: Paths, lock: int) -> SandboxedPod:
     os.ftruncate(lock, 0)
     os.pwrite(lock, encode(processes.read_identity()), 0)
     sandbox = build_pod(paths, spec)
-    return SandboxedPod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))
+    pod = SandboxedPod(Loop(), paths, sandbox, wire.listen_in(paths.directory, os.path.basename(paths.socket)))
+    if spec.gang_socket:
+        pod.serve_gang(spec.gang_socket)
+    return pod
 
 
 def _start_first(pod: SandboxedPod, container: str, number: int) -> None:

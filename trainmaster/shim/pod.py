@@ -19,7 +19,7 @@ from trainmaster.shim.loop import WRITE, Loop, Timer, get_monotonic
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
 from trainmaster.shim.sandbox.build import Sandbox, SandboxError
-from trainmaster.shim.sessions import SessionError, ShimSession
+from trainmaster.shim.sessions import GangExec, SessionError, ShimSession
 from trainmaster.shim.wire import Message
 
 _RECHECK_SECONDS = 0.05
@@ -60,6 +60,7 @@ class SandboxedPod:
         self._look_set = False
         self._watch_set = False
         self._thaw: Timer | None = None
+        self._gang: GangExec | None = None
         self._ops: dict[str, Callable[[Peer, Message, list[int]], Answer | None]] = {
             "subscribe": self._op_subscribe,
             "start": self._op_start,
@@ -82,6 +83,13 @@ class SandboxedPod:
 
     def run_once(self) -> None:
         self._loop.run_once()
+
+    def serve_gang(self, path: str) -> None:
+        """Without it, the launcher uses the API server."""
+        try:
+            self._gang = GangExec(self._loop, path, self._begin_session)
+        except OSError as error:
+            launch.write_log(f"cannot listen for the launcher: {error}")
 
     # Talking
 
@@ -329,6 +337,22 @@ class SandboxedPod:
         return attempt
 
     def _op_exec(self, peer: Peer, request: Message, fds: list[int]) -> None:
+        def on_start(session: ShimSession, error: str) -> None:
+            if error:
+                self._reply(peer, request.get("id"), {"error": error, "kind": "ExecError"})
+            else:
+                self._reply(peer, request.get("id"), {"ok": {"exec_id": session.number, "pid": session.pid}})
+
+        session = self._begin_session(request, fds, on_start)
+        session.owner = peer if request.get("bound") else None
+
+    def _begin_session(
+        self,
+        request: Message,
+        fds: list[int],
+        on_start: Callable[[ShimSession, str], None],
+        on_exit: Callable[[int], None] | None = None,
+    ) -> ShimSession:
         attempt = self._get_running(request)
         tty = bool(request.get("tty"))
         if len(fds) != (1 if tty else 3):
@@ -337,29 +361,26 @@ class SandboxedPod:
             raise SessionError(f"{_MOST_SESSIONS} programs were started in this Pod by exec and have not ended")
         spec = sessions.build_exec(attempt, request)
         self._last_session += 1
-
-        def on_start(session: ShimSession, error: str) -> None:
-            if error:
-                self._reply(peer, request.get("id"), {"error": error, "kind": "ExecError"})
-            else:
-                self._reply(peer, request.get("id"), {"ok": {"exec_id": session.number, "pid": session.pid}})
-
         terminal = os.dup(fds[0]) if tty else -1
         session = ShimSession(self._last_session, self._loop, terminal, on_start)
-        session.owner = peer if request.get("bound") else None
+        session.on_exit = on_exit
         try:
             session.begin(self._sandbox, attempt, spec, fds)
         except OSError:
             session.close()
             raise
         self._sessions[session.pid] = session
+        return session
 
     def _end_session(self, session: ShimSession, status: int) -> None:
         session.read_report()
         session.close()
         code = os.waitstatus_to_exitcode(status)
         code = code if code >= 0 else 128 - code
-        self.tell({"event": "exec_exited", "exec_id": session.number, "code": code})
+        if session.on_exit is not None:
+            session.on_exit(code)
+        else:
+            self.tell({"event": "exec_exited", "exec_id": session.number, "code": code})
 
     def _op_attach(self, _peer: Peer, request: Message, _fds: list[int]) -> Answer:
         names, fds = sessions.attach(self._get_running(request), list(request.get("streams") or ()))
@@ -464,6 +485,8 @@ class SandboxedPod:
             self._sandbox.close()
         except (OSError, SandboxError) as error:
             launch.write_log(f"sandbox not removed: {error}")
+        if self._gang is not None:
+            self._gang.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._paths.socket)
         for peer, number in self._closing:

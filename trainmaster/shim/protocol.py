@@ -126,6 +126,8 @@ class SandboxSpec:
     """Limits of all Pods of the tenant together."""
     segment: str = ""
     """The segment of the switch: Pods reach only others in the same segment. "": the segment of the owner's Pods."""
+    gang_socket: str = ""
+    """A path where the shim starts programs for another Pod of the job (`sessions`); empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class Exited:
     """The largest resident size of one of its processes, in bytes; 0 if unknown."""
 
 
-_NEWER = frozenset({"layer", "sub_path", "reach", "allow", "segment"})
+_NEWER = frozenset({"layer", "sub_path", "reach", "allow", "segment", "gang_socket"})
 """Fields that older shims cannot read; left out when they have their default."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 

@@ -2,6 +2,11 @@
 
 The control plane passes descriptors and copies data to its clients; the shim only starts the program and reports its
 exit. A program started by `exec` belongs to its container and is killed with it.
+
+`GangExec` does the same for another Pod of the job, without the control plane: the launcher of an MPIJob. Who can reach
+its socket is decided by the directory, which only that launcher sees (`node.gangs`). A connection carries one program:
+a record with `container` and `argv`, and the descriptors of its three streams. The answers are `started`, then `code`;
+or `error` with its `kind`. If the connection ends first, the program is killed. Nothing else can be requested.
 """
 
 from __future__ import annotations
@@ -10,20 +15,25 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from trainmaster.shim import launch
+from trainmaster.shim import launch, wire
 from trainmaster.shim.attempt import Attempt, enlarge
 from trainmaster.shim.log_sink import STDERR, STDOUT
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import ContainerSpec
-from trainmaster.shim.sandbox.build import Sandbox
+from trainmaster.shim.sandbox.build import Sandbox, SandboxError
 from trainmaster.shim.wire import Message, close_all
 
 _COPY_BYTES = 1 << 20
+_MOST_CALLERS = 64
+_MODE = 0o666
+"""The launcher may run as another user."""
 
 
 class SessionError(Exception):
@@ -42,6 +52,8 @@ class ShimSession:
         self.error = ""
         self.owner: object = None
         """The connection with which it ends; None if it is independent of one."""
+        self.on_exit: Callable[[int], None] | None = None
+        """Called with its exit code; if None, all subscribers are told."""
         self._loop = loop
         self._report = -1
         self._on_start = on_start
@@ -138,3 +150,109 @@ def _open_copy(attempt: Attempt, stream: bytes) -> int:
     enlarge(writer, _COPY_BYTES)
     attempt.add_copy(writer, stream)
     return reader
+
+
+class BeginSession(Protocol):
+    def __call__(
+        self,
+        request: Message,
+        fds: list[int],
+        on_start: Callable[[ShimSession, str], None],
+        on_exit: Callable[[int], None],
+    ) -> ShimSession: ...
+
+
+class GangCaller:
+    """A connection from the launcher."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.session: ShimSession | None = None
+
+
+class GangExec:
+    def __init__(self, loop: Loop, path: str, begin: BeginSession) -> None:
+        """Raises OSError if the directory does not exist any more."""
+        self._loop = loop
+        self._path = path
+        self._begin = begin
+        self._callers: set[GangCaller] = set()
+        directory, name = os.path.split(path)
+        self._listener = wire.listen_in(directory, name, _MODE)
+        loop.add(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        self._loop.remove(self._listener.fileno())
+        self._listener.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        for caller in tuple(self._callers):
+            self._drop(caller)
+
+    def _accept(self, _: int) -> None:
+        try:
+            link, _address = self._listener.accept()
+        except OSError:
+            return  # disconnected again, or no descriptor left: the client will retry
+        link.setblocking(False)
+        caller = GangCaller(link)
+        self._callers.add(caller)
+        if len(self._callers) > _MOST_CALLERS:
+            self._end(
+                caller, _refuse(SessionError(f"{_MOST_CALLERS} programs were started in this Pod by its launcher"))
+            )
+            return
+        self._loop.add(link.fileno(), lambda _: self._listen_to(caller))
+
+    def _listen_to(self, caller: GangCaller) -> None:
+        fds: Sequence[int] = ()
+        try:
+            message, fds = wire.receive(caller.link)
+            if message is None or caller.session is not None:
+                self._drop(caller)
+            else:
+                self._start(caller, message, fds)
+        except BlockingIOError:
+            return
+        except (wire.WireError, OSError):
+            self._drop(caller)
+        finally:
+            close_all(fds)
+
+    def _start(self, caller: GangCaller, message: Message, fds: list[int]) -> None:
+        def on_start(_: ShimSession, error: str) -> None:
+            if error:
+                self._end(caller, {"error": error, "kind": "ExecError"})
+            else:
+                self._send(caller, {"started": True})
+
+        request = {"container": message.get("container"), "argv": message.get("argv")}
+        try:
+            caller.session = self._begin(request, fds, on_start, lambda code: self._end(caller, {"code": code}))
+        except (SessionError, SandboxError, OSError) as error:
+            self._end(caller, _refuse(error))
+
+    def _send(self, caller: GangCaller, message: Message) -> None:
+        if caller in self._callers:
+            try:
+                wire.send(caller.link, message)
+            except OSError:
+                self._drop(caller)
+
+    def _end(self, caller: GangCaller, message: Message) -> None:
+        """The last message: the program has ended or did not start."""
+        caller.session = None
+        self._send(caller, message)
+        self._drop(caller)
+
+    def _drop(self, caller: GangCaller) -> None:
+        if caller in self._callers:
+            self._callers.remove(caller)
+            self._loop.remove(caller.link.fileno())
+            caller.link.close()
+            if caller.session is not None:
+                caller.session.kill()
+
+
+def _refuse(error: Exception) -> Message:
+    return {"error": str(error), "kind": type(error).__name__}

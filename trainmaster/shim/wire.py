@@ -63,7 +63,7 @@ def receive(link: socket.socket) -> tuple[Message | None, list[int]]:
         message = json.loads(content)
         if not isinstance(message, dict):
             raise WireError("a message is not a JSON object")
-    except (ValueError, WireError) as error:
+    except (ValueError, RecursionError, WireError) as error:
         close_all(fds)
         raise WireError(f"unreadable message: {error}") from error
     return message, fds.tolist()
@@ -74,7 +74,7 @@ def close_all(fds: Sequence[int]) -> None:
         os.close(fd)
 
 
-def listen_in(directory: str, name: str) -> socket.socket:
+def listen_in(directory: str, name: str, mode: int = 0o600) -> socket.socket:
     """A listening socket at directory/name; atomically replaces an existing one."""
     link = make_socket()
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -83,7 +83,7 @@ def listen_in(directory: str, name: str) -> socket.socket:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=handle)
         link.bind(f"/proc/self/fd/{handle}/{draft}")
-        os.chmod(f"/proc/self/fd/{handle}/{draft}", 0o600)
+        os.chmod(f"/proc/self/fd/{handle}/{draft}", mode)
         link.listen(64)
         os.rename(draft, name, src_dir_fd=handle, dst_dir_fd=handle)
     except BaseException:

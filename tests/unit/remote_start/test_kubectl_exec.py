@@ -61,7 +61,8 @@ def test_wrong_arguments_are_named_with_the_usage(line: str, want: str) -> None:
 def make_pod(phase: str, state: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
     statuses = [] if state is None else [{"name": "side", "state": {"running": {}}}, {"name": "main", "state": state}]
     spec = {"containers": [{"name": "main"}, {"name": "side"}]}
-    return {"spec": spec, "status": {"phase": phase, "containerStatuses": statuses, **status}}
+    status = {"phase": phase, "containerStatuses": statuses, **status}
+    return {"metadata": {"uid": "u"}, "spec": spec, "status": status}
 
 
 @pytest.mark.parametrize(
