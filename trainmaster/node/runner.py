@@ -134,7 +134,7 @@ class PodRunner:
 
     async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
         """The state of a Pod that this process sees for the first time."""
-        refusal = find_refusal(pod, self._settings.level)
+        refusal = find_refusal(pod)
         if refusal:
             return end_pod(plan, make_state(plan, now), Ending("Unsupported", refusal))
         found = await self._supervisor.adopt(plan.uid)

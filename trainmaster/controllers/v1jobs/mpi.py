@@ -12,6 +12,7 @@ from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.resources import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from trainmaster.api.v1jobs.frameworks import LAUNCHER, WORKER
+from trainmaster.api.v1jobs.mpijobs import CONFIG, CONFIG_PATH, EXEC, KUBECTL, KUBECTL_PATH, build_launcher_name
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.v1jobs.names import build_name
@@ -19,9 +20,7 @@ from trainmaster.jobs.models.v1jobs import V1Job
 
 DELIVERY_IMAGE = "ghcr.io/kubeflow/training-v1/kubectl-delivery:latest"
 _RBAC = "rbac.authorization.k8s.io"
-_CONFIG, _KUBECTL = "mpi-job-config", "mpi-job-kubectl"
-_CONFIG_PATH, _KUBECTL_PATH = "/etc/mpi", "/opt/kube"
-_EXEC, _HOSTS, _DISCOVER = "kubexec.sh", "hostfile", "discover_hosts.sh"
+_HOSTS, _DISCOVER = "hostfile", "discover_hosts.sh"
 _EXECUTABLE, _READABLE = 0o555, 0o444
 
 
@@ -37,22 +36,22 @@ def _complete_worker(job: V1Job, spec: Object, containers: list[Object]) -> Obje
     first = containers[0]
     if not first.get("command"):
         first = {**first, "command": ["sleep"], "args": ["365d"]}
-    first = _mount(first, {"name": _CONFIG, "mountPath": _CONFIG_PATH})
-    items = [{"key": _EXEC, "path": _EXEC, "mode": _EXECUTABLE}]
+    first = _mount(first, {"name": CONFIG, "mountPath": CONFIG_PATH})
+    items = [{"key": EXEC, "path": EXEC, "mode": _EXECUTABLE}]
     volumes = [*list_items(spec, "volumes"), _build_config_volume(job, items)]
     return {**spec, "containers": [first, *containers[1:]], "volumes": volumes}
 
 
 def _complete_launcher(job: V1Job, spec: Object, containers: list[Object]) -> Object:
-    mounts = [{"name": _KUBECTL, "mountPath": _KUBECTL_PATH}, {"name": _CONFIG, "mountPath": _CONFIG_PATH}]
+    mounts = [{"name": KUBECTL, "mountPath": KUBECTL_PATH}, {"name": CONFIG, "mountPath": CONFIG_PATH}]
     first = _mount(containers[0], *mounts)
     first["env"] = [*list_items(first, "env"), *_list_variables(first, is_gpu_launcher(spec))]
     items = [
-        {"key": _EXEC, "path": _EXEC, "mode": _EXECUTABLE},
+        {"key": EXEC, "path": EXEC, "mode": _EXECUTABLE},
         {"key": _HOSTS, "path": _HOSTS, "mode": _READABLE},
         {"key": _DISCOVER, "path": _DISCOVER, "mode": _EXECUTABLE},
     ]
-    own = [{"name": _KUBECTL, "emptyDir": {}}, _build_config_volume(job, items)]
+    own = [{"name": KUBECTL, "emptyDir": {}}, _build_config_volume(job, items)]
     return {
         **spec,
         "serviceAccountName": get_account(job),
@@ -67,7 +66,7 @@ def _mount(container: Fields, *mounts: Object) -> Object:
 
 
 def _build_config_volume(job: V1Job, items: Sequence[Object]) -> Object:
-    return {"name": _CONFIG, "configMap": {"name": f"{job.name}-config", "items": list(items)}}
+    return {"name": CONFIG, "configMap": {"name": f"{job.name}-config", "items": list(items)}}
 
 
 def _build_delivery(job: V1Job, mounts: Sequence[Object]) -> Object:
@@ -76,16 +75,16 @@ def _build_delivery(job: V1Job, mounts: Sequence[Object]) -> Object:
         "name": "kubectl-delivery",
         "image": DELIVERY_IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": "TARGET_DIR", "value": _KUBECTL_PATH}, {"name": "NAMESPACE", "value": job.namespace}],
+        "env": [{"name": "TARGET_DIR", "value": KUBECTL_PATH}, {"name": "NAMESPACE", "value": job.namespace}],
         "resources": {"limits": amounts, "requests": amounts},
         "volumeMounts": list(mounts),
     }
 
 
 def _list_variables(container: Fields, has_gpu: bool) -> Iterator[Object]:
-    agent = f"{_CONFIG_PATH}/{_EXEC}"
+    agent = f"{CONFIG_PATH}/{EXEC}"
     yield {"name": "OMPI_MCA_plm_rsh_agent", "value": agent}
-    yield {"name": "OMPI_MCA_orte_default_hostfile", "value": f"{_CONFIG_PATH}/{_HOSTS}"}
+    yield {"name": "OMPI_MCA_orte_default_hostfile", "value": f"{CONFIG_PATH}/{_HOSTS}"}
     if not has_gpu:
         # Otherwise the launcher would see the GPUs of its machine, which it did not ask for.
         yield {"name": "NVIDIA_VISIBLE_DEVICES"}
@@ -107,12 +106,12 @@ def is_gpu_launcher(spec: Fields) -> bool:
 def get_account(job: V1Job) -> str:
     launcher = job.replicas.get(LAUNCHER)
     chosen = "" if launcher is None else launcher.pod_spec.get("serviceAccountName")
-    return str(chosen or f"{job.name}-launcher")
+    return str(chosen or build_launcher_name(job.name))
 
 
 def list_objects(job: V1Job, running: Sequence[str]) -> list[tuple[GVR, Object]]:
     """Everything besides Pods, in the order of creation. `running`: the names of the workers that run."""
-    name = f"{job.name}-launcher"
+    name = build_launcher_name(job.name)
     subject = {"kind": "ServiceAccount", "name": get_account(job), "namespace": job.namespace}
     reference = {"apiGroup": _RBAC, "kind": "Role", "name": name}
     return [
@@ -154,14 +153,14 @@ def _list_rules(job: V1Job) -> list[Object]:
 def _build_data(job: V1Job, running: Sequence[str]) -> Object:
     slots = job.spec.get("slotsPerWorker") or 1
     launcher = job.replicas.get(LAUNCHER)
-    own = [f"{job.name}-launcher"] if launcher is not None and is_gpu_launcher(launcher.pod_spec) else []
+    own = [build_launcher_name(job.name)] if launcher is not None and is_gpu_launcher(launcher.pod_spec) else []
     main = job.spec.get("mainContainer")
     chosen = f" --container {main}" if main else ""
     discovered = [f"\necho {name}:{slots}" for name in (*own, *sorted(running))]
     return {
-        _EXEC: (
+        EXEC: (
             "#!/bin/sh\nset -x\nPOD_NAME=$1\nshift\n"
-            f'{_KUBECTL_PATH}/kubectl exec ${{POD_NAME}}{chosen} -- /bin/sh -c "$*"'
+            f'{KUBECTL_PATH}/kubectl exec ${{POD_NAME}}{chosen} -- /bin/sh -c "$*"'
         ),
         _HOSTS: "".join(f"{name} slots={slots}\n" for name in (*own, *_list_workers(job))),
         _DISCOVER: "#!/bin/sh" + "".join(discovered),

@@ -15,16 +15,18 @@ from pathlib import Path
 
 from trainmaster.api.formats import packages
 from trainmaster.api.image_rules import KEY, NAME, NAMESPACE
-from trainmaster.api.labels import ENVIRONMENT, JOBSET_UID, PACKAGES
+from trainmaster.api.labels import ENVIRONMENT, PACKAGES
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
 from trainmaster.api.status import NotFound
 from trainmaster.api.tenancy import is_tenant
+from trainmaster.api.v1jobs import mpijobs
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock
+from trainmaster.node.gangs import GangDirectories
 from trainmaster.node.images import layers
 from trainmaster.node.images.contract import Environment, ImageError
 from trainmaster.node.images.editables import list_sources
@@ -40,11 +42,10 @@ from trainmaster.node.images.rules import (
 )
 from trainmaster.node.images.shipped import (
     MPI_VOLUME,
-    MPIJOB_VOLUME,
     SHIPPED,
+    add_mpijob,
     add_program,
     add_remote_start,
-    allow_root,
 )
 from trainmaster.node.workloads import Workloads
 
@@ -93,7 +94,7 @@ class Images:
     ) -> None:
         """Without `environments` nothing can be installed."""
         self._client = client
-        self._workloads = workloads or Workloads(client)
+        self.gangs = GangDirectories(settings.gangs, client, workloads or Workloads(client))
         self._settings = settings
         self._environments = environments
         self._bases: dict[str, Base] = {}
@@ -116,12 +117,14 @@ class Images:
             rule = ImageRule(image)
         rule, asked = _add_annotations(add_program(rule, image), pod)
         volumes = {volume["name"] for volume in pod.volumes}
+        is_launcher = False
         if MPI_VOLUME in volumes:
             rule = add_remote_start(rule)
-        elif MPIJOB_VOLUME in volumes:
-            rule = allow_root(rule)
+        elif mpijobs.CONFIG in volumes:
+            rule = add_mpijob(rule)
+            is_launcher = await self.gangs.is_launcher(pod)
         found = await self._get_environment(rule, asked, table, pod, container, tell)
-        gang = await self._make_gang(pod) if rule.gang else ""
+        gang = await self.gangs.make(pod) if rule.gang or is_launcher else ""
         layer = self._make_shared(found)
         own = () if found.made is None else (f"{found.prefix}/bin",)
         return Environment(
@@ -135,6 +138,7 @@ class Images:
             stand_ins=rule.stand_ins,
             variables=rule.env,
             gang_directory=gang,
+            gang_read_only=is_launcher,
             home=rule.home,
             shown=(*rule.shown, *self._list_shown(found.below)),
             note=_describe(image, (*rule.packages, *asked), rule, found.prefix),
@@ -256,19 +260,6 @@ class Images:
             known = (stamps, list_sources(base.packages))
             self._sources[base.prefix] = known
         return known[1]
-
-    async def _make_gang(self, pod: Pod) -> str:
-        """For the JobSet that the Pod really belongs to: its labels may name another one."""
-        workload = await self._workloads.resolve(pod.raw)
-        directory = self._settings.gangs / (workload.gang or pod.uid)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return str(directory)
-
-    def find_gang(self, pod: Pod) -> Path | None:
-        """The directory shared by the Pod's gang according to the Pod itself, if there is one. Use it only to find
-        other users of the directory: when the Pod is deleted, nothing may be left to verify its claim."""
-        directory = self._settings.gangs / (pod.labels.get(JOBSET_UID) or pod.uid)
-        return directory if directory.is_dir() else None
 
 
 def _add_annotations(rule: ImageRule, pod: Pod) -> tuple[ImageRule, tuple[str, ...]]:

@@ -43,6 +43,7 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
     gang_directory: str = ""
     """A directory that all Pods of the gang share, used by replacement programs to find each other."""
+    gang_read_only: bool = False
     home: str = ""
     """The home directory of the image's user: the Pod's working directory is also visible there."""
     shown: tuple[str, ...] = ()

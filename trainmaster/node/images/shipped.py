@@ -9,8 +9,6 @@ from trainmaster.version import PACKAGE
 
 MPI_VOLUME = "mpi-ssh-auth"
 """The volume that the TrainJob controller adds to every Pod of an MPI job (`controllers/frameworks/mpi`)."""
-MPIJOB_VOLUME = "mpi-job-config"
-"""The volume that the v1 controller adds to every Pod of an MPIJob (`controllers/v1jobs/mpi`)."""
 _INITIALIZER = "the image's program is replaced by our own initializer"
 _REMOTE_START = (
     "sshd is replaced by a local stand-in for remote start, which mpirun reaches through the gang's directory"
@@ -20,12 +18,19 @@ _REMOTE = f"{PACKAGE}/remote_start/program.py"
 _LOADER = f"{PACKAGE}/initializer/program.py"
 _KUBECTL = f"{PACKAGE}/remote_start/kubectl_exec.py"
 _DELIVERY = "the image's kubectl is replaced by a local stand-in that can exec"
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""For the stand-in for kubectl: where there are no mounts, this path is rewritten in variables."""
 _MPI_HOME = "/home/mpiuser"
 """The home directory in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")
-# If the server runs as root, so does the Pod's user.
-_ROOT_VARIABLES = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-_MPI_VARIABLES = {"OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start", **_ROOT_VARIABLES}
+_OPEN_MPI = {
+    # If the server runs as root, so does the Pod's user.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # All Pods are on one machine, but Open MPI would bind the first rank of each to the same processor.
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+}
+_MPI_VARIABLES = {"OMPI_MCA_plm_rsh_agent": f"python3 {_REMOTE} start", **_OPEN_MPI}
 
 
 def _initializer(kind: str) -> ImageRule:
@@ -48,9 +53,9 @@ def add_remote_start(rule: ImageRule) -> ImageRule:
     )
 
 
-def allow_root(rule: ImageRule) -> ImageRule:
-    """For the Pods of MPIJobs, whatever their image: Open MPI refuses to run as root by default."""
-    return replace(rule, env={**_ROOT_VARIABLES, **rule.env})
+def add_mpijob(rule: ImageRule) -> ImageRule:
+    """For the Pods of MPIJobs, whatever their image."""
+    return replace(rule, env={**_OPEN_MPI, "TRAINMASTER_ACCOUNT_DIR": _ACCOUNT, **rule.env})
 
 
 _SHELL = ("bash",)

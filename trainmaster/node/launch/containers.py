@@ -50,6 +50,12 @@ MESSAGE_VARIABLE = "TRAINMASTER_TERMINATION_LOG"
 """At the plain level: the path of the termination message, for programs whose code cannot be rewritten."""
 WORKSPACE = "/workspace"
 """Where initializer images write."""
+_MPI_DIRECTORIES = (
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_orte_tmpdir_base",
+    "OMPI_MCA_osc_sm_backing_directory",
+)
+"""Open MPI gives the files of two workers on one machine the same names."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -71,7 +77,7 @@ def build_layout(site: Site, image: Environment) -> Layout:
     if image.home:
         mounts.append(Mount(image.home, work))
     if image.gang_directory:
-        mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory))
+        mounts.append(Mount(f"{INSIDE}/gang", image.gang_directory, read_only=image.gang_read_only))
     # Shared environments may be in the home, which is hidden in a sandbox.
     shared = dict.fromkeys(filter(None, (image.prefix, image.layer, *image.programs, *image.shown)))
     # Paths inside another one are visible with it; listed separately, the server would follow a link that an
@@ -108,6 +114,8 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
     env.update({key: _place(rewriter.rewrite_paths(text), site, layout) for key, text in image.variables.items()})
     if site.level == PLAIN:
         env[MESSAGE_VARIABLE] = given[message]
+    if prepared.shared_memory:
+        env.update(dict.fromkeys(_MPI_DIRECTORIES, prepared.shared_memory))
     env.update(site.variables)
     if container.get("tty"):
         env.setdefault("TERM", "xterm")  # as containerd does

@@ -37,6 +37,9 @@ _LASTING = POD_ENDS | {START_ERROR}
 
 LOOPBACK = "127.0.0.1"
 
+LeasePort = Callable[[int, str], int]
+"""(port, name of the Pod that listens there, or "" for one of the gang)."""
+
 
 class LaunchError(Exception):
     """The container cannot be started; the message is that of Kubernetes where there is one."""
@@ -52,7 +55,7 @@ class LaunchError(Exception):
         return self.reason not in _LASTING
 
 
-def keep_port(asked: int) -> int:
+def keep_port(asked: int, host: str = "") -> int:
     return asked
 
 
@@ -64,7 +67,7 @@ class Site:
     level: str = PLAIN
     address: str = LOOPBACK
     host_address: str = LOOPBACK
-    lease_port: Callable[[int], int] = keep_port
+    lease_port: LeasePort = keep_port
     """At the plain level: the port that the Pod's gang uses instead of the requested one."""
     api: tuple[str, int] | None = None
     """The API server's address for the Pod (KUBERNETES_SERVICE_HOST and _PORT); None if there is no server."""
@@ -96,6 +99,10 @@ class Prepared:
     """What was approximated for the Pod as a whole."""
     cache: CacheView | None = None
     """The cache of the owner's jobs; None for others."""
+    gang_socket: str = ""
+    """Where the shim of an MPIJob's worker starts programs for the launcher; "" for other Pods."""
+    shared_memory: str = ""
+    """At the plain level: the worker's own directory for shared memory of Open MPI; "" for other Pods."""
     budget: TenantBudget | None = None
     """Limits of all Pods of the namespace together; None for the owner's."""
 

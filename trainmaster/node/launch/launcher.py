@@ -12,19 +12,18 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import orjson
 
-from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_fields
-from trainmaster.api.resources import CONFIG_MAPS, PODS, SECRETS, SERVICE_ACCOUNTS
+from trainmaster.api.resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.bundles import views
 from trainmaster.bundles.store import BundleStore
-from trainmaster.client.contract import Client, ListOptions, WatchEvent
+from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.jobs.models.objects import ObjectModel
@@ -172,7 +171,11 @@ class Launcher:
         self._keep(live)
         _write_kubeconfig(live)
         budget = await find_budget(self._client, namespace)
-        return Prepared(site, sources, live.made, images, self._allocatable, budget=budget)
+        prepared = Prepared(site, sources, live.made, images, self._allocatable, budget=budget)
+        socket = await self._images.gangs.find_socket(pod)
+        return (
+            replace(prepared, gang_socket=socket, shared_memory=_make_shared_memory(pod, site)) if socket else prepared
+        )
 
     def adopt(self, pod: Pod, site: Site) -> None:
         """After a restart of the control plane: resumes updating the volumes of a running Pod."""
@@ -313,7 +316,7 @@ class Launcher:
         for users in self._users.values():
             users.discard(uid)
         self._users = {key: users for key, users in self._users.items() if users}
-        gang = await self._find_unused_gang(pod)
+        gang = await self._images.gangs.find_unused(pod)
         if gang is not None:
             await asyncio.to_thread(remove_tree, gang)
         await self.drop_memory(uid)
@@ -322,18 +325,6 @@ class Launcher:
         """Removes in-memory volumes of a finished Pod, which nobody can read any more."""
         if empty_dir.has_memory(uid):
             await asyncio.get_running_loop().run_in_executor(None, empty_dir.remove_memory, uid)
-
-    async def _find_unused_gang(self, pod: Pod) -> Path | None:
-        """The directory shared by the Pod's gang, if this was its last Pod."""
-        directory = self._images.find_gang(pod)
-        if directory is None:
-            return None
-        gang = pod.labels.get(JOBSET_UID)
-        if gang:
-            others = await self._client.list(PODS, "", ListOptions(label_selector=f"{JOBSET_UID}={gang}"))
-            if any(other["metadata"]["uid"] != pod.uid for other in others.items):
-                return None
-        return directory
 
     def _keep(self, live: _Live) -> None:
         uid, namespace = live.pod.uid, live.pod.namespace
@@ -457,8 +448,16 @@ def _make_writable(pod: Pod, site: Site, images: Iterable[Environment]) -> None:
     os.makedirs(work, mode=0o700, exist_ok=True)
     if site.level == PLAIN or _list_users(pod) == {None}:
         return
-    for directory in {work, *(image.gang_directory for image in images if image.gang_directory)}:
-        os.chmod(directory, 0o777)
+    os.chmod(work, 0o777)
+    for image in images:
+        if image.gang_directory:
+            os.chmod(image.gang_directory, 0o755 if image.gang_read_only else 0o777)
+
+
+def _make_shared_memory(pod: Pod, site: Site) -> str:
+    if site.level != PLAIN:
+        return ""
+    return empty_dir.make("open-mpi", {"medium": "Memory"}, site.directory, pod.uid).source
 
 
 def _list_users(pod: Pod) -> set[int | None]:

@@ -2,20 +2,21 @@
 
 An absolute mountPath in a command, an argument, a value or the working directory becomes the volume's directory. A name
 of the Pod's headless service, or of a Pod of the same v1 job, becomes the loopback address, and a port that follows it
-or is in a rendezvous variable becomes one that is leased to the gang. All changes are reported.
+or is in a rendezvous variable becomes one that is leased to the gang; in a TFJob, where every Pod listens, to that Pod.
+The names of an MPIJob's workers stay, because they name Pods to `kubectl exec`. All changes are reported.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.api.training.reports import FOLDER
-from trainmaster.api.v1jobs.frameworks import JOB_NAME
-from trainmaster.api.workloads import read_v1_gang
+from trainmaster.api.v1jobs.frameworks import BY_KIND, JOB_NAME, MPI, TENSORFLOW, V1Framework
+from trainmaster.api.workloads import POD, find_controller
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.launch.contract import LOOPBACK
+from trainmaster.node.launch.contract import LOOPBACK, LeasePort
 
 PORT_VARIABLES = frozenset(
     {
@@ -39,10 +40,12 @@ class Rewriter:
     paths: Mapping[str, str]
     """mountPath -> directory."""
     names: re.Pattern[str] | None
-    lease_port: Callable[[int], int]
+    lease_port: LeasePort
+    all_listen: bool = False
+    """Whether every Pod of the gang listens on the port, not just one."""
     seen_paths: set[str] = field(default_factory=set)
     seen_names: set[str] = field(default_factory=set)
-    seen_ports: dict[int, int] = field(default_factory=dict)
+    seen_ports: dict[tuple[str, int], int] = field(default_factory=dict)
     _pattern: re.Pattern[str] | None = None
 
     def __post_init__(self) -> None:
@@ -73,9 +76,10 @@ class Rewriter:
         if self.seen_names:
             shown = ", ".join(sorted(self.seen_names))
             lines.append(f"{shown} became {LOOPBACK}: the plain level has no name service")
-        for asked, leased in sorted(self.seen_ports.items()):
+        for (host, asked), leased in sorted(self.seen_ports.items()):
             if asked != leased:
-                lines.append(f"port {asked} became {leased}: the plain level has one network for all jobs")
+                whose = f" of {host}" if host else ""
+                lines.append(f"port {asked}{whose} became {leased}: the plain level has one network for all jobs")
         return lines
 
     def _put_path(self, match: re.Match[str]) -> str:
@@ -85,15 +89,22 @@ class Rewriter:
     def _put_address(self, match: re.Match[str]) -> str:
         self.seen_names.add(match.group("name"))
         port = match.group("port")
-        return f"{LOOPBACK}:{self._lease(int(port))}" if port else LOOPBACK
+        host = match.group("host") if self.all_listen else ""
+        return f"{LOOPBACK}:{self._lease(int(port), host)}" if port else LOOPBACK
 
-    def _lease(self, asked: int) -> int:
-        self.seen_ports[asked] = self.lease_port(asked)
-        return self.seen_ports[asked]
+    def _lease(self, asked: int, host: str = "") -> int:
+        self.seen_ports[host, asked] = leased = self.lease_port(asked, host)
+        return leased
 
 
-def build_rewriter(pod: Pod, paths: Mapping[str, str], lease_port: Callable[[int], int]) -> Rewriter:
-    return Rewriter(paths, _build_name_pattern(pod), lease_port)
+def build_rewriter(pod: Pod, paths: Mapping[str, str], lease_port: LeasePort) -> Rewriter:
+    return Rewriter(paths, _build_name_pattern(pod), lease_port, _find_framework(pod) is TENSORFLOW)
+
+
+def _find_framework(pod: Pod) -> V1Framework | None:
+    """That of the v1 job that controls the Pod."""
+    owner = find_controller(pod.raw, POD)
+    return None if owner is None else BY_KIND.get(owner.kind)
 
 
 def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
@@ -109,9 +120,9 @@ def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
 def _build_name_pattern(pod: Pod) -> re.Pattern[str] | None:
     if pod.subdomain:
         host = rf"{_HOST}\.{re.escape(pod.subdomain)}"
-    elif read_v1_gang(pod.raw) and JOB_NAME in pod.labels:
+    elif JOB_NAME in pod.labels and _find_framework(pod) not in (None, MPI):
         host = rf"{_BEGIN}{re.escape(pod.labels[JOB_NAME])}-[a-z]+-\d+"
     else:
         return None
     tail = rf"(?:\.{re.escape(pod.namespace)}(?:\.svc(?:\.cluster\.local)?)?)?"
-    return re.compile(rf"(?P<name>{host}{tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")
+    return re.compile(rf"(?P<name>(?P<host>{host}){tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")

@@ -54,6 +54,7 @@ def build_sandbox(
         hide=tuple(hide),
         relays=tuple(relays),
         segment=segment,
+        gang_socket=prepared.gang_socket,
     )
 
 

@@ -40,7 +40,7 @@ from trainmaster.node.network.addresses import (
     get_gang,
     list_peer_names,
 )
-from trainmaster.node.network.ports import PortLeases, choose_free
+from trainmaster.node.network.ports import AskedPort, PortLeases, choose_free
 from trainmaster.node.shims.pod_directory import FoundPod
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
@@ -223,14 +223,16 @@ class NetworkLeases:
         ports = self._ports.list_leases(self._get_gang(pod))
         if ports:
             path = self.root / pod.uid / _PORTS
-            write_whole(os.fspath(path), orjson.dumps(ports, option=orjson.OPT_NON_STR_KEYS))
+            content = {f"{host}:{asked}" if host else str(asked): leased for (host, asked), leased in ports.items()}
+            write_whole(os.fspath(path), orjson.dumps(content))
 
-    def _read_ports(self, uid: str) -> dict[int, int]:
+    def _read_ports(self, uid: str) -> dict[AskedPort, int]:
         try:
             raw = orjson.loads((self.root / uid / _PORTS).read_bytes())
         except (FileNotFoundError, ValueError):
             return {}
-        return {int(asked): int(leased) for asked, leased in raw.items()}
+        named = ((key.rpartition(":"), leased) for key, leased in raw.items())
+        return {(host, int(asked)): int(leased) for (host, _, asked), leased in named}
 
 
 def name_home(root: Path) -> str:

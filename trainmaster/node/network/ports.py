@@ -1,5 +1,7 @@
 """Leases rendezvous ports on a shared network, one per gang, so that two jobs may both request 29500.
 
+In a gang whose Pods all listen on the same port, each Pod has its own lease, under its name.
+
 The requested port is used if it is free. Leases are in memory and are rebuilt from Pod directories (`restore`) when the
 control plane restarts.
 """
@@ -9,29 +11,32 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection
 
+AskedPort = tuple[str, int]
+"""(name of the Pod that listens, or "" for one of the gang; port)."""
+
 
 class PortLeases:
     def __init__(self) -> None:
-        self._by_gang: dict[str, dict[int, int]] = {}
+        self._by_gang: dict[str, dict[AskedPort, int]] = {}
 
-    def lease(self, gang: str, asked: int) -> int:
-        """The port that this gang uses instead of `asked`; the same for all its Pods."""
-        ports = self._by_gang.setdefault(gang, {})
-        if asked not in ports:
-            ports[asked] = self._choose(gang, asked)
-        return ports[asked]
+    def lease(self, gang: str, asked: int, host: str = "") -> int:
+        """The port that this gang uses instead of `asked`: that of one of its Pods, or the same for all."""
+        ports, key = self._by_gang.setdefault(gang, {}), (host, asked)
+        if key not in ports:
+            ports[key] = self._choose(asked)
+        return ports[key]
 
-    def restore(self, gang: str, asked: int, leased: int) -> None:
+    def restore(self, gang: str, asked: AskedPort, leased: int) -> None:
         self._by_gang.setdefault(gang, {})[asked] = leased
 
     def release(self, gang: str) -> None:
         self._by_gang.pop(gang, None)
 
-    def list_leases(self, gang: str) -> dict[int, int]:
+    def list_leases(self, gang: str) -> dict[AskedPort, int]:
         return dict(self._by_gang.get(gang, {}))
 
-    def _choose(self, gang: str, asked: int) -> int:
-        taken = {port for other, ports in self._by_gang.items() if other != gang for port in ports.values()}
+    def _choose(self, asked: int) -> int:
+        taken = {port for ports in self._by_gang.values() for port in ports.values()}
         if asked not in taken and is_free(asked):
             return asked
         return choose_free(taken)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training import reports
+from trainmaster.api.v1jobs import mpijobs
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.volumes import PersistentVolume
 from trainmaster.node.volumes import claim, config_map, downward, empty_dir, host_path, projected, secret
@@ -129,7 +131,8 @@ def build_live_files(volume: Fields, supplies: Supplies, read: downward.FieldRea
     """The files of a volume whose content is in the API; None for other kinds."""
     if (source := volume.get("configMap")) is not None:
         mode = source.get("defaultMode", config_map.DEFAULT_MODE)
-        return config_map.build_files(supplies.config_maps.get(source.get("name", "")), source, mode)
+        files = config_map.build_files(supplies.config_maps.get(source.get("name", "")), source, mode)
+        return _place_kubectl(files, supplies) if volume["name"] == mpijobs.CONFIG and supplies.private else files
     if (source := volume.get("secret")) is not None:
         mode = source.get("defaultMode", config_map.DEFAULT_MODE)
         return _seal(secret.build_files(supplies.secrets.get(source.get("secretName", "")), source, mode), supplies)
@@ -140,6 +143,16 @@ def build_live_files(volume: Fields, supplies: Supplies, read: downward.FieldRea
         files = projected.build_files(source, supplies.config_maps, supplies.secrets, supplies.tokens, read, mode)
         return _seal(files, supplies)
     return None
+
+
+def _place_kubectl(files: dict[str, File], supplies: Supplies) -> dict[str, File]:
+    """Where there are no mounts, the script that starts the ranks of an MPIJob finds kubectl in its volume."""
+    script = files.get(mpijobs.EXEC)
+    if script is None:
+        return files
+    place = shlex.quote(f"{supplies.directory}/volumes/{mpijobs.KUBECTL}/kubectl")
+    content = script.content.replace(f"{mpijobs.KUBECTL_PATH}/kubectl".encode(), place.encode())
+    return {**files, mpijobs.EXEC: replace(script, content=content)}
 
 
 def _seal(files: dict[str, File], supplies: Supplies) -> dict[str, File]:

@@ -267,6 +267,21 @@ def test_m06_variables_of_the_user_are_kept() -> None:
     assert variables["I_MPI_HYDRA_BOOTSTRAP_EXEC"] == "/etc/mpi/kubexec.sh"
 
 
+def test_q12_a_launcher_with_exit_codes_is_replaced_or_ends_the_job() -> None:
+    """Upstream says that it restarts, and never does."""
+    stage = V1Stage(MPI, {"Launcher": 1, "Worker": 1}, "ExitCode")
+    stage.start()
+    before = stage.get_pod("a-launcher")["metadata"]["uid"]
+    stage.set_phase("a-launcher", "Failed", 137)
+    stage.play()
+    assert stage.status["restarts"] == 1 and stage.get_pod("a-launcher")["metadata"]["uid"] != before
+    assert stage.pods == ["a-launcher", "a-worker-0"]
+    stage.start()
+    stage.set_phase("a-launcher", "Failed", 1)
+    stage.play()
+    assert stage.conditions[-1] == ("Failed", "True") and stage.status["completionTime"]
+
+
 def test_m07_a_missing_job_is_nothing_and_workers_are_optional() -> None:
     stage = V1Stage(MPI, {"Launcher": 1, "Worker": 1})
     stage.change(mpiReplicaSpecs={"Worker": {"replicas": None}})

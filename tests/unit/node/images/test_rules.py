@@ -235,11 +235,16 @@ def test_an_image_whose_program_we_replace_keeps_it_under_a_rule_for_all_images(
     run(tmp_path, test)
 
 
-def test_open_mpi_may_run_as_root_in_the_pods_of_an_mpijob(tmp_path: Path) -> None:
+def test_open_mpi_may_run_as_root_in_the_pods_of_an_mpijob_and_uses_all_processors(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         found = await bench.find("mine:1", volumes=[{"name": "mpi-job-config", "configMap": {"name": "x"}}])
-        assert found.variables == {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        assert found.gang_directory == "", "it needs no shared directory"
+        assert found.variables == {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_hwloc_base_binding_policy": "none",
+            "TRAINMASTER_ACCOUNT_DIR": "/var/run/secrets/kubernetes.io/serviceaccount",
+        }
+        assert found.gang_directory == "", "only a launcher has one"
 
     run(tmp_path, test)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.caches.mirror import CacheView
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.launch.containers import build_container
-from trainmaster.node.launch.contract import LaunchError
+from trainmaster.node.launch.contract import LaunchError, keep_port
 from trainmaster.node.launch.rewriting import build_rewriter
 from trainmaster.node.launch.sandboxes import build_sandbox
+from trainmaster.node.network.ports import PortLeases
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, OWN_NETWORK, USER, ContainerSpec, Mount, ResourceLimits
 
@@ -98,7 +101,7 @@ def test_on_the_plain_level_what_cannot_start_says_why(tmp_path: Path, container
     ],
 )
 def test_mount_paths_become_directories_on_the_plain_level(text: str, want: str) -> None:
-    assert build_rewriter(Pod(make_pod({})), {"/data": "/v", "/data/deep": "/w"}, int).rewrite(text) == want
+    assert build_rewriter(Pod(make_pod({})), {"/data": "/v", "/data/deep": "/w"}, keep_port).rewrite(text) == want
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,14 @@ def test_mount_paths_become_directories_on_the_plain_level(text: str, want: str)
     ],
 )
 def test_names_of_the_own_service_become_the_loopback_address(text: str, want: str) -> None:
-    assert build_rewriter(Pod(make_pod({})), {}, lambda port: port + 1000).rewrite(text) == want
+    assert build_rewriter(Pod(make_pod({})), {}, lambda port, _: port + 1000).rewrite(text) == want
+
+
+def make_v1_pod(kind: str, job: str = "a") -> Pod:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": kind, "name": job, "uid": "u", "controller": True}
+    pod = make_pod({}, hostname=None, subdomain=None)
+    pod["metadata"] |= {"ownerReferences": [owner], "labels": {"training.kubeflow.org/job-name": job}}
+    return Pod(pod)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +140,29 @@ def test_names_of_the_own_service_become_the_loopback_address(text: str, want: s
     ],
 )
 def test_names_of_the_pods_of_a_v1_job_become_the_loopback_address(text: str, want: str) -> None:
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "pt", "uid": "u", "controller": True}
-    pod = make_pod({}, hostname=None, subdomain=None)
-    pod["metadata"] |= {"ownerReferences": [owner], "labels": {"training.kubeflow.org/job-name": "pt"}}
-    assert build_rewriter(Pod(pod), {}, lambda port: port + 1000).rewrite(text) == want
-    del pod["metadata"]["ownerReferences"]
-    assert build_rewriter(Pod(pod), {}, int).rewrite(text) == text, "a label alone is a claim"
+    pod = make_v1_pod("PyTorchJob", "pt")
+    assert build_rewriter(pod, {}, lambda port, _: port + 1000).rewrite(text) == want
+    del pod.raw["metadata"]["ownerReferences"]
+    assert build_rewriter(pod, {}, keep_port).rewrite(text) == text, "a label alone is a claim"
+
+
+def test_every_pod_of_a_tfjob_has_a_port_of_its_own_and_the_others_know_it() -> None:
+    cluster = '{"worker": ["a-worker-0.ns.svc:2222", "a-worker-1.ns.svc:2222"], "ps": ["a-ps-0.ns.svc:2222"]}'
+    leases = PortLeases()
+    rewriters = [build_rewriter(make_v1_pod("TFJob"), {}, partial(leases.lease, "gang")) for _ in range(2)]
+    first, second = (rewriter.rewrite_variable("TF_CONFIG", cluster) for rewriter in rewriters)
+    assert first == second
+    ports = re.findall(r"127\.0\.0\.1:(\d+)", first)
+    assert len(set(ports)) == 3
+    assert f"port 2222 of a-worker-1 became {ports[1]}: the plain level has one network for all jobs" in "".join(
+        rewriters[0].list_notes()
+    )
+
+
+def test_names_of_an_mpijobs_workers_stay_because_kubectl_needs_them() -> None:
+    text = "mpirun -H a-worker-0,a-worker-1 /etc/mpi/kubexec.sh a-worker-0"
+    paths = {"/etc/mpi": "/v"}
+    assert build_rewriter(make_v1_pod("MPIJob"), paths, keep_port).rewrite(text) == text.replace("/etc/mpi", "/v")
 
 
 def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_path: Path) -> None:
@@ -147,7 +174,9 @@ def test_the_plain_level_rewrites_everything_that_names_a_mount_and_says_so(tmp_
         "volumeMounts": [{"name": "v", "mountPath": "/data/", "readOnly": True}],
         "resources": {"limits": {"cpu": "1"}},
     }
-    spec, notes = build(tmp_path, container, directories={"v": tmp_path / "v"}, site={"lease_port": lambda port: 30001})
+    spec, notes = build(
+        tmp_path, container, directories={"v": tmp_path / "v"}, site={"lease_port": lambda port, host: 30001}
+    )
     assert spec.argv == ("/bin/cat", f"{tmp_path}/v/x")
     assert (spec.env["DIR"], spec.env["PET_MASTER_PORT"]) == (f"{tmp_path}/v/y", "30001")
     assert spec.directory == f"{tmp_path}/v/sub"
