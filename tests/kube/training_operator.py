@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,12 +40,15 @@ def install_training_operator(cluster: KubeCluster) -> None:
 
 
 @contextmanager
-def running_training_operator(cluster: KubeCluster, *, gang: str = "", threads: int = 1) -> Iterator[None]:
-    """With upstream's settings. `gang`: `volcano`, or the name of a scheduler that knows PodGroups."""
+def running_training_operator(
+    cluster: KubeCluster, *, gang: str = "", threads: int = 1, schemes: Sequence[str] = ()
+) -> Iterator[None]:
+    """With upstream's settings. `gang`: `volcano`, or the name of a scheduler that knows PodGroups. `schemes`: the only
+    kinds that it runs."""
     with exclusive(_AWAITED.with_name(".lock")):
         placed = not _AWAITED.exists()
         try:
-            _start(cluster, gang, threads)
+            _start(cluster, gang, threads, schemes)
             yield
         finally:
             if NAME in cluster.processes.pids:
@@ -54,7 +57,7 @@ def running_training_operator(cluster: KubeCluster, *, gang: str = "", threads: 
                 _AWAITED.unlink(missing_ok=True)
 
 
-def _start(cluster: KubeCluster, gang: str, threads: int) -> None:
+def _start(cluster: KubeCluster, gang: str, threads: int, schemes: Sequence[str]) -> None:
     folder = prepare_manager(cluster, NAME)
     authority = Authority(folder, generate_rsa(), names=(f"{NAME}-ca",), validity=_VALIDITY)
     authority.write_key()
@@ -83,5 +86,6 @@ def _start(cluster: KubeCluster, gang: str, threads: int) -> None:
     if gang:
         flags["gang-scheduler-name"] = gang
     environ = {"TMPDIR": str(cluster.work / f"{NAME}-tmp"), "MY_POD_NAMESPACE": NAMESPACE}
-    cluster.start_program(NAME, [f"--{flag}={value}" for flag, value in flags.items()], environ)
+    arguments = [*flags.items(), *(("enable-scheme", scheme) for scheme in schemes)]
+    cluster.start_program(NAME, [f"--{flag}={value}" for flag, value in arguments], environ)
     cluster.processes.wait_ready(NAME, f"http://127.0.0.1:{ports[f'{NAME}-health']}/readyz")
