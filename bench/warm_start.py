@@ -31,7 +31,7 @@ from tools.frameworks import find_frameworks
 from trainmaster.node.images import layers
 from trainmaster.node.shims.warm import IMPORTS, WarmZygote
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Mount, SandboxSpec
-from trainmaster.shim.warm import ENVIRON
+from trainmaster.shim.warm.conditions import ENVIRON
 
 RANKS = 2
 PROGRAM = """

@@ -24,7 +24,7 @@ from trainmaster.node.images import layers
 from trainmaster.node.shims.supervisor import AttemptEnded, Began
 from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
-from trainmaster.shim.warm import ENVIRON
+from trainmaster.shim.warm.conditions import ENVIRON
 from trainmaster.version import PACKAGE
 
 pytestmark = pytest.mark.node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -27,11 +28,17 @@ print("threads", torch.get_num_threads(), "seeds differ", len(set(seeds)) == 2)
 dist.barrier()
 dist.destroy_process_group()
 """
+STACK = """
+import torch, transformers, trainmaster
+sizes = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=100)
+model = transformers.BertModel(transformers.BertConfig(**sizes))
+print("shape", tuple(model(torch.ones(1, 4, dtype=torch.long)).last_hidden_state.shape))
+"""
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with training(tmp_path_factory.mktemp("warm") / "home", TRAINMASTER_NODE_WARM="auto") as lab:
+    with training(tmp_path_factory.mktemp("warm") / "home") as lab:
         yield lab
 
 
@@ -66,3 +73,14 @@ def test_two_ranks_and_torchrun_begin_warm_once_the_imports_are_done(lab: Lab) -
     assert all("started warm" in text for text in read_starts(lab, "torch-checkpoint")), read_starts(
         lab, "torch-checkpoint"
     )
+
+
+def test_what_a_program_imported_is_imported_before_the_next_one_starts(lab: Lab) -> None:
+    numbers = itertools.count()
+
+    def starts_with_transformers() -> bool:
+        name = f"stack-{next(numbers)}"
+        assert submit(lab, name, ["python", "-c", STACK]).count("shape (1, 4, 32)") == 2
+        return any("started warm" in text and "transformers" in text for text in read_starts(lab, name))
+
+    lab.wait_until(starts_with_transformers, "a program starts with transformers imported")

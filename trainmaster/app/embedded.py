@@ -117,7 +117,9 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
     """Runs the control plane of one home. Yields the server's address, when it is ready, and notes for the owner."""
     home, settings = world.home, world.settings
     started = format_time(world.clock.now())
-    info = ServerInfo(os.getpid(), __version__, str(home.root), started=started, python=sys.prefix)
+    info = ServerInfo(
+        os.getpid(), __version__, str(home.root), started=started, python=sys.prefix, warm=settings.node.warm
+    )
     with home.hold(info):
         async with AsyncExitStack() as stack:
             pki = Pki(home.pki, world.clock)

@@ -189,10 +189,13 @@ class NodeOptions:
     packages_mib: int = 16384
     """Disk space for the installation of one environment (annotation trainmaster.dev/packages), including downloads,
     in MiB. The largest frameworks need a third of the default."""
-    warm: Literal["off", "auto"] = "off"
-    """auto: in environments with torch, Python programs are forked from an interpreter that has already imported it,
-    which takes milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation trainmaster.dev/warm
-    overrides it."""
+    warm: Literal["off", "auto"] = "auto"
+    """auto: in environments with torch, Python programs are forked from an interpreter that has already imported what
+    earlier programs needed, which takes milliseconds instead of seconds; see docs/warm-start.md. A Pod's annotation
+    trainmaster.dev/warm overrides it."""
+    warm_mib: int = 0
+    """Memory for these interpreters, in MiB; 0: a sixteenth of the machine's memory, and none on machines with less
+    than 3 GiB."""
     cpus: float = 0.0
     """CPUs for all jobs together; 0: all that this process may use."""
     overcommit: float = 1.0
@@ -286,6 +289,7 @@ _MAY_BE_ZERO = frozenset(
         "limits.requests_per_second",
         "limits.loop_share",
         "node.tenant_write_mib",
+        "node.warm_mib",
         "node.cpus",
         "node.memory_mib",
         "node.gpus",

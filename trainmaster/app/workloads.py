@@ -48,11 +48,12 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.disk.bundle_cleanup import BundleCleanup
 from trainmaster.node.host.components import Components
+from trainmaster.node.host.hardware import measure_memory
 from trainmaster.node.host.isolation import IsolationError, choose_isolation
 from trainmaster.node.machine.outcome import RestartRules
 from trainmaster.node.network.addresses import EgressRoutes
 from trainmaster.node.runner import NodeSettings
-from trainmaster.node.shims.warm import WarmSettings
+from trainmaster.node.shims.warm import WarmSettings, compute_budget
 from trainmaster.shim.sandbox.egress import LAN
 
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
@@ -168,5 +169,5 @@ async def _build_node(home: Home, settings: Settings, environ: Mapping[str, str]
         hide=(str(home.root),),
         host_paths=wanted.host_paths,
         packages_mib=wanted.packages_mib,
-        warm=WarmSettings(wanted.warm),
+        warm=WarmSettings(wanted.warm, budget=compute_budget(wanted.warm_mib, measure_memory())),
     )

@@ -93,7 +93,7 @@ class NodeAgent:
         self._leaving: dict[str, set[str]] = {}
         """By gang: deleted Pods whose processes may still run."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
-        self._supervisor = Supervisor(settings.root, self._note, settings.level)
+        self._supervisor = Supervisor(settings.root, self._note, settings.level, settings.warm.budget)
         self._workloads = workloads = Workloads(client)
         places = NetworkLeases(settings.root, client, workloads, settings.level, settings.egress_routes, settings.hide)
         self._errands = ErrandRunner(self._supervisor, places, os.geteuid())

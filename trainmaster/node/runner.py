@@ -25,7 +25,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time
-from trainmaster.node.caches.mirror import CacheMirror, CacheView
+from trainmaster.node.caches.mirror import CacheMirror
 from trainmaster.node.caches.sources import list_sources
 from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
 from trainmaster.node.disk.results import Results
@@ -40,9 +40,11 @@ from trainmaster.node.machine.steps import Notice, Start
 from trainmaster.node.network.addresses import EgressRoutes
 from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.node.recovery import rebuild_state
+from trainmaster.node.shims.learned import Learner
 from trainmaster.node.shims.link import ShimError, ShimGone
 from trainmaster.node.shims.supervisor import Supervisor, SupervisorError
-from trainmaster.node.shims.warm import OFF, WarmSettings, WarmZygote, decide_warm
+from trainmaster.node.shims.warm import OFF, WarmSettings, WarmZygote
+from trainmaster.node.shims.warm_starts import WarmStarts
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 from trainmaster.shim.trees import remove_tree
 
@@ -131,6 +133,8 @@ class PodRunner:
         self._outputs = None if settings.results is None else Outputs(settings.results, bundles)
         sources = list_sources(settings.model_caches, settings.environ)
         self._caches = None if settings.caches is None else CacheMirror(settings.caches, sources)
+        environments = settings.environments or settings.root.parent / "environments"
+        self._warm = WarmStarts(settings.warm, settings.level, Learner(environments / "imports"), supervisor)
 
     async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
         """The state of a Pod that this process sees for the first time."""
@@ -156,7 +160,8 @@ class PodRunner:
             prepared = await self._launcher.prepare(pod, site)
             trainjob = await self._find_trainjob(pod)
             newest = await self._find_newest(trainjob)
-            cache = await self._find_cache(pod)
+            is_owners = await self._is_owners(pod)
+            cache = await asyncio.to_thread(self._caches.refresh) if self._caches is not None and is_owners else None
             if self._outputs is not None:
                 self._outputs.note(pod, trainjob, prepared.volumes, site.directory)
         except LaunchError as error:
@@ -175,9 +180,9 @@ class PodRunner:
                 refused[item] = error
                 continue
             spec = self._add_results(pod, trainjob, newest, self._add_notice(spec, site.directory))
-            found = decide_warm(pod, spec, prepared.images[item.container], self._settings.warm, self._settings.level)
+            spec, found = self._warm.choose(pod, spec, prepared.images[item.container], is_owners=is_owners)
             warm_zygote = warm_zygote or found
-            specs.append(spec if found is None else replace(spec, warm=found.key))
+            specs.append(spec)
             if item.attempt == 0:
                 notes.update(dict.fromkeys(said))
         return Ready(prepared, tuple(specs), tuple(notes), warm_zygote), refused
@@ -194,13 +199,10 @@ class PodRunner:
             return None
         return place
 
-    async def _find_cache(self, pod: Pod) -> CacheView | None:
-        """For jobs that the owner submitted, outside of tenants' namespaces."""
-        if self._caches is None or not (await self._places.workloads.resolve(pod.raw)).is_owners:
-            return None
-        if await self._places.find_segment(pod):
-            return None
-        return await asyncio.to_thread(self._caches.refresh)
+    async def _is_owners(self, pod: Pod) -> bool:
+        """Whether the owner submitted its job, outside of tenants' namespaces."""
+        is_submitted = (await self._places.workloads.resolve(pod.raw)).is_owners
+        return is_submitted and not await self._places.find_segment(pod)
 
     async def _find_newest(self, trainjob: str) -> str:
         if self._settings.results is None or not trainjob:
@@ -278,6 +280,7 @@ class PodRunner:
 
         The sandbox of rank 0 is closed first, so that nothing of the Pod can replace directories by links meanwhile.
         """
+        await self._warm.note_end(uid, self._settings.root / uid / WORK)
         finished = None if self._outputs is None else self._outputs.find_finished(self._settings.root / uid)
         if self._outputs is None or finished is None:
             return None

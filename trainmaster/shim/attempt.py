@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from trainmaster.shim import exits, launch, warm
+from trainmaster.shim import exits, launch
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
 from trainmaster.shim.loop import Loop, Timer, get_monotonic, get_wall
 from trainmaster.shim.processes import TOKEN, kill_quietly, list_children, make_token, read_inner_pid
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Exited, Paths, Started, encode, write_whole
 from trainmaster.shim.sandbox.build import Sandbox
+from trainmaster.shim.warm import conditions
 
 _PIECE = 1 << 16
 _PIPE_BYTES = 1 << 18
@@ -185,7 +186,7 @@ class Attempt:
             self._settle_start()
 
     def _settle_start(self) -> None:
-        note, error = warm.split_report(self._reason)
+        note, error = conditions.split_report(self._reason)
         pid = _get_machine_pid(self._sandbox, self.pid)
         self.started = Started(pid, 0.0 if error else get_wall(), error, note)
         self.session = pid

@@ -14,11 +14,11 @@ import termios
 from collections.abc import Callable
 from typing import NoReturn
 
-from trainmaster.shim import warm
 from trainmaster.shim.loop import set_signal
 from trainmaster.shim.protocol import ContainerSpec
 from trainmaster.shim.sandbox.build import SandboxError
 from trainmaster.shim.sandbox.linux import set_parent_death_signal
+from trainmaster.shim.warm import conditions
 
 IGNORED = (
     signal.SIGTERM,
@@ -82,13 +82,13 @@ def _become(
         set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(137)
-        if warm.is_asked(spec):
-            obstacle = warm.find_obstacle(spec)
+        if conditions.is_asked(spec):
+            obstacle = conditions.find_obstacle(spec)
             if not obstacle:
-                raise warm.BecomeProgram(spec, report)
-            warm.write_note(report, f"started cold: {obstacle}")
+                raise conditions.BecomeProgram(spec, report)
+            conditions.write_note(report, f"started cold: {obstacle}")
         _execute(spec)
-    except warm.BecomeProgram:
+    except conditions.BecomeProgram:
         raise  # unwinds everything that belongs to the shim
     except BaseException as error:  # noqa: BLE001 - whatever it was: the shim must hear of it, this process ends
         try:

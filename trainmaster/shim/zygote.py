@@ -18,11 +18,12 @@ import socket
 import traceback
 from typing import NoReturn
 
-from trainmaster.shim import entry, launch, processes, warm, wire
+from trainmaster.shim import entry, launch, processes, wire
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, describe_inherited, prepare_zygote
+from trainmaster.shim.warm import conditions
 from trainmaster.shim.wire import Message
 
 FOLDER = ".zygote"
@@ -37,7 +38,7 @@ _IDLE_SECONDS = 30.0
 _WARM = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from trainmaster.shim.warm_zygote import main
+from trainmaster.shim.warm.zygote import main
 main = main(sys.argv.pop())
 if main is None:
     sys.exit(0)
@@ -154,7 +155,7 @@ class Zygote:
                 told.setblocking(False)
             wire.close_all(fds[1:])
             status = entry.run_shim(directory, message.get("start") or [], told)
-        except warm.BecomeProgram:
+        except conditions.BecomeProgram:
             raise
         except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
             _exit_with_error()
@@ -215,7 +216,7 @@ class Zygote:
                 told = socket.socket(fileno=fds[0])
                 told.setblocking(False)
                 status = entry.run_shim(str(message["dir"]), message.get("start") or [], told)
-        except warm.BecomeProgram:
+        except conditions.BecomeProgram:
             raise
         except BaseException:  # noqa: BLE001 - nothing may return into the zygote's own loop
             _exit_with_error()
@@ -290,7 +291,7 @@ class Zygote:
 
 
 def _execute_warm(root: str, fingerprint: str, message: Message, output: int) -> NoReturn:
-    """In a child: becomes a warm zygote (`warm_zygote`), in the interpreter of its environment."""
+    """In a child: becomes a warm zygote (`warm.zygote`), in the interpreter of its environment."""
     os.setsid()
     os.chdir("/")
     silence = os.open(os.devnull, os.O_RDONLY)
@@ -301,9 +302,9 @@ def _execute_warm(root: str, fingerprint: str, message: Message, output: int) ->
     if int(ground["switch"]) >= 0:
         os.set_inheritable(int(ground["switch"]), True)
     options = {"root": root, "fingerprint": fingerprint, "ground": ground}
-    options.update({name: message[name] for name in ("socket", "key", "imports", "prefix", "label")})
+    options.update({name: message[name] for name in ("socket", "key", "imports", "learned", "prefix", "label")})
     python = f"{message['prefix']}/bin/python3"
-    env = {"PATH": os.defpath, "HOME": "/", **warm.ENVIRON, **warm.WHILE_IMPORTING}
+    env = {"PATH": os.defpath, "HOME": "/", **conditions.ENVIRON, **conditions.WHILE_IMPORTING, **message["environ"]}
     os.execve(python, [python, "-c", _WARM, str(message["package"]), json.dumps(options)], env)
 
 

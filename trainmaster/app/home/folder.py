@@ -58,6 +58,8 @@ class ServerInfo:
     """url and ca of the REST API; empty if it is disabled."""
     python: str = ""
     """The prefix of the Python environment in which it runs, which stands in for images."""
+    warm: str = ""
+    """Its setting `node.warm`."""
 
 
 def _is_full(error: OSError) -> bool:

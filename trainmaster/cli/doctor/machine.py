@@ -19,8 +19,10 @@ from typing import Literal
 
 from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Settings
+from trainmaster.node.host.hardware import measure_memory
 from trainmaster.node.host.isolation import IsolationError, decide_level, run_probe
 from trainmaster.node.shims.pod_directory import list_live
+from trainmaster.node.shims.warm import compute_budget
 from trainmaster.shim import probe
 from trainmaster.shim.probe import IsolationFinding
 from trainmaster.shim.protocol import PLAIN
@@ -101,13 +103,20 @@ def check_gpus(patient: MachineFacts) -> list[Diagnosis]:
 
 
 def check_warm(patient: MachineFacts) -> list[Diagnosis]:
-    wanted = patient.settings.node.warm
+    server = patient.home.find_running()
+    wanted = (server.warm if server is not None else "") or patient.settings.node.warm
+    whose = "of the running server" if server is not None and server.warm else "node.warm"
     if wanted == "off":
-        return [Diagnosis("warm start", "ok", "off (node.warm)")]
+        return [Diagnosis("warm start", "ok", f"off ({whose})")]
+    budget = compute_budget(patient.settings.node.warm_mib, measure_memory())
+    if not budget:
+        seen = f"auto ({whose}), but this machine has too little memory for it"
+        return [Diagnosis("warm start", "note", seen, "set node.warm_mib to try it nevertheless")]
     if importlib.util.find_spec("torch") is None:
-        seen = "auto, but this environment has no torch: only Pods with one that has it begin warm"
+        seen = f"auto ({whose}), but this environment has no torch: only Pods with one that has it start warm"
         return [Diagnosis("warm start", "note", seen, "see docs/warm-start.md")]
-    return [Diagnosis("warm start", "ok", "auto: Python programs begin with torch imported")]
+    seen = f"auto ({whose}): Python programs start with torch imported, in up to {budget >> 20} MiB"
+    return [Diagnosis("warm start", "ok", seen)]
 
 
 def check_disk(patient: MachineFacts) -> list[Diagnosis]:

@@ -44,7 +44,6 @@ class NodeHealth:
 
 def read_hardware() -> Hardware:
     cores = len(os.sched_getaffinity(0)) * 1000
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Hardware(
         architecture=_ARCHITECTURES.get(platform.machine(), platform.machine()),
         system=platform.system().lower(),
@@ -53,8 +52,14 @@ def read_hardware() -> Hardware:
         boot_id=_read("/proc/sys/kernel/random/boot_id"),
         machine_id=_read("/etc/machine-id"),
         cpus_milli=min(cores, _read_cpu_limit()),
-        memory_bytes=min(memory, _read_number(_GROUPS / "memory.max", _UNLIMITED)),
+        memory_bytes=measure_memory(),
     )
+
+
+def measure_memory() -> int:
+    """Bytes that this machine, or the container around us, has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(memory, _read_number(_GROUPS / "memory.max", _UNLIMITED))
 
 
 def read_health(home: Path) -> NodeHealth:

@@ -3,16 +3,22 @@
 A Pod starts with an interpreter that all Pods of an environment share, so that starting it needs no disk space. When
 `pip` is run, a thin environment is created at TRAINMASTER_ENV and pip is run by its interpreter instead, so that it
 installs, upgrades and uninstalls only there. From then on that interpreter is the first in PATH, and one that is
-started by its old path sees the new packages too. Imports nothing of ours; any Python from 3.8 on may run it.
+started by its old path sees the new packages too.
+
+Where TRAINMASTER_IMPORTS names a file, a program writes there, when it ends, which modules of the environment it has
+imported, so that the next one can start with them (docs/warm-start.md). Imports nothing of ours; any Python from 3.8 on
+may run it.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import site
 import sys
 
 VARIABLE = "TRAINMASTER_ENV"
+IMPORTS = "TRAINMASTER_IMPORTS"
 BELOW = "_below.pth"
 NAME = "_trainmaster_layer"
 """The name of the copy; under its own name the module does nothing."""
@@ -55,7 +61,43 @@ def make(target: str) -> None:
     os.rename(f"{target}/pyvenv.cfg.tmp", f"{target}/pyvenv.cfg")
 
 
+def list_imports() -> list[str]:
+    """In the order in which they were imported. Code of the job itself is not among them."""
+    places = tuple(f"{place}/" for place in sys.path if place.endswith(("/site-packages", "/dist-packages")))
+    found = []
+    for name, module in list(sys.modules.items()):
+        try:
+            spec = module.__spec__
+            belongs = spec.name == name and spec.origin.startswith(places)  # type: ignore[union-attr]
+        except Exception:  # noqa: BLE001 - anything may be there, also what is no module
+            continue
+        if belongs and name != NAME:
+            found.append(name)
+    return found
+
+
+def write_imports(path: str) -> None:
+    """The longest list counts: torchrun's workers import more than torchrun itself."""
+    content = "\n".join(list_imports()).encode()
+    try:
+        if not content or (os.path.exists(path) and os.path.getsize(path) >= len(content)):
+            return
+        temporary = f"{path}.{os.getpid()}"
+        with open(temporary, "wb") as stream:
+            stream.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        return  # the next program may tell
+
+
+def follow_imports() -> None:
+    path = os.environ.get(IMPORTS)
+    if path:
+        atexit.register(write_imports, path)
+
+
 def begin() -> None:
+    follow_imports()
     target = os.environ.get(VARIABLE)
     if not target or sys.prefix == target:
         return

@@ -83,10 +83,13 @@ class SupervisorError(Exception):
 
 
 class Supervisor:
-    def __init__(self, root: Path, notify: Callable[[ShimEvent], None], level: str = PLAIN) -> None:
+    def __init__(
+        self, root: Path, notify: Callable[[ShimEvent], None], level: str = PLAIN, warm_budget: int = 1 << 30
+    ) -> None:
+        """`warm_budget`: bytes of memory for all warm zygotes."""
         self._root = root
         self._notify = notify
-        self._zygotes = Zygotes(root, level)
+        self._zygotes = Zygotes(root, level, warm_budget)
         self._links: dict[str, ShimLink] = {}
         self._scope = Scope("supervisor")
         self._sweep: asyncio.Task[None] | None = None
@@ -129,7 +132,7 @@ class Supervisor:
         """Writes the spec, then starts the shim with these containers; returns when the sandbox is built.
 
         The Pod must be durable in the API before. May be called again after a crash: nothing is started twice. The shim
-        is forked from `warm_zygote` if that is ready; otherwise the zygote is started for the next Pod.
+        is forked from `warm_zygote` if that is ready.
         """
         paths = self.get_paths(uid)
         try:
@@ -144,6 +147,15 @@ class Supervisor:
             raise SupervisorError(_explain(error)) from error
         except (ZygoteError, ShimError) as error:
             raise SupervisorError(str(error)) from error
+
+    def is_warm(self, warm_zygote: WarmZygote) -> bool:
+        """Whether Pods can be forked from it now."""
+        return self._zygotes.is_warm(warm_zygote)
+
+    def prepare_warm(self, warm_zygote: WarmZygote) -> None:
+        """Starts it in the background, for the Pods that come when it is ready."""
+        if self._zygotes.needs_warm(warm_zygote):
+            self._scope.spawn_guarded(self.ensure_warm(warm_zygote), name="supervisor.warm")
 
     async def ensure_warm(self, warm_zygote: WarmZygote) -> None:
         """Returns when it is ready or has failed."""
@@ -176,8 +188,6 @@ class Supervisor:
         try:
             ours.setblocking(False)
             message = {"op": "pod", "dir": paths.directory, "start": starts}
-            if warm_zygote is not None and self._zygotes.needs_warm(warm_zygote):
-                self._scope.spawn_guarded(self.ensure_warm(warm_zygote), name="supervisor.warm")
             if warm_zygote is None or not self._zygotes.send_warm(warm_zygote, message, theirs.fileno()):
                 await self._zygotes.send(message, theirs.fileno())
         except BaseException:

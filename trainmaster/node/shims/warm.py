@@ -1,7 +1,7 @@
 """Decides which Pods may start warm, and from which zygote: setting, annotation, environment, command.
 
 See docs/warm-start.md. `decide_warm` decides only what can be determined from outside (it looks at the environment's
-directories); the final decision is made inside the sandbox (`trainmaster/shim/warm.py`). A warm zygote is shared only
+directories); the final decision is made inside the sandbox (`trainmaster/shim/warm`). A warm zygote is shared only
 by Pods of one namespace, because all its forks have the same address layout and hash seed.
 """
 
@@ -15,12 +15,20 @@ from typing import Literal
 from trainmaster.api.labels import WARM
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
-from trainmaster.shim.protocol import FULL, ContainerSpec
+from trainmaster.node.shims.learned import LearnedImports
+from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
 
 IMPORTS = ("numpy", "torch", "torch.distributed", "torch._dynamo", "torch.distributed.run")
 """The slow imports of training programs. Only imports that are known to start no threads and open nothing."""
 _MARK = "torch"
 """An environment with this package is known to be safe."""
+
+_CONTEXT = ("HOME", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+"""Variables that libraries read when they are imported, and that are the same in all sandboxes."""
+
+_SHARE = 16
+_LEAST = 192 << 20
+"""A zygote with torch has about 130 MB of its own."""
 
 Mode = Literal["off", "auto"]
 
@@ -30,6 +38,8 @@ class WarmSettings:
     mode: Mode = "off"
     imports: tuple[str, ...] = IMPORTS
     mark: str = _MARK
+    budget: int = 1 << 30
+    """Bytes of memory for all warm zygotes; without any, nothing starts warm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +51,30 @@ class WarmZygote:
     """The layer whose interpreter it runs."""
     imports: tuple[str, ...]
     label: str
+    learned: str = ""
+    """A file with more modules, which earlier programs have imported."""
+    environ: tuple[tuple[str, str], ...] = ()
+    """Variables to import them with."""
 
 
 OFF = WarmSettings()
 
 
+def compute_budget(wanted_mib: int, memory: int) -> int:
+    """Bytes for warm zygotes on a machine with this memory."""
+    if wanted_mib:
+        return wanted_mib << 20
+    share = memory // _SHARE
+    return share if share >= _LEAST else 0
+
+
 def decide_warm(
-    pod: Pod, spec: ContainerSpec, image: Environment, settings: WarmSettings, level: str = FULL
+    pod: Pod,
+    spec: ContainerSpec,
+    image: Environment,
+    settings: WarmSettings,
+    level: str = FULL,
+    learned: LearnedImports | None = None,
 ) -> WarmZygote | None:
     """None if the container is executed normally."""
     if not is_wanted(pod, settings) or not image.layer:
@@ -64,13 +91,22 @@ def decide_warm(
         return None
     imports = tuple(name for name in settings.imports if not settings.mark or _has(image, name.partition(".")[0]))
     stamp = [str(os.stat(place).st_mtime_ns) for place in image.packages if os.path.isdir(place)]
-    parts = (image.layer, pod.namespace, *imports, *stamp)
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-    return WarmZygote(key, image.layer, imports, image.prefix)
+    parts = [image.layer, pod.namespace, *imports, *stamp]
+    if learned is None or level == PLAIN:  # there, every Pod has another home
+        return WarmZygote(_hash(parts), image.layer, imports, image.prefix)
+    environ = tuple((name, spec.env[name]) for name in _CONTEXT if name in spec.env)
+    key = _hash([*parts, learned.digest, *(f"{name}={value}" for name, value in environ)])
+    return WarmZygote(key, image.layer, imports, image.prefix, learned.path, environ)
+
+
+def _hash(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 def is_wanted(pod: Pod, settings: WarmSettings) -> bool:
     """The Pod's annotation overrides the setting; a value other than true or false is ignored."""
+    if not settings.budget:
+        return False
     asked = pod.annotations.get(WARM)
     return asked == "true" if asked in ("true", "false") else settings.mode == "auto"
 

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import socket
+import struct
 import sys
 from pathlib import Path
 
@@ -34,14 +35,25 @@ _PROGRAM = (
 _PACKAGE = str(Path(PACKAGE).resolve().parent)
 
 
+def _measure_own_memory(link: socket.socket) -> int:
+    """Bytes that the process at the other end shares with no file; 0 if they cannot be read."""
+    pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as stream:
+            return next((int(line.split()[1]) << 10 for line in stream if line.startswith("Anonymous:")), 0)
+    except OSError:
+        return 0
+
+
 class ZygoteError(Exception):
     """No zygote is available; the text says why."""
 
 
 class Zygotes:
-    def __init__(self, root: Path, level: str) -> None:
+    def __init__(self, root: Path, level: str, warm_budget: int) -> None:
         self._root = root
         self._level = level
+        self._budget = warm_budget
         self._link: socket.socket | None = None
         self._turn = asyncio.Lock()
         self._warm: dict[str, socket.socket | None] = {}
@@ -61,6 +73,9 @@ class Zygotes:
 
     def needs_warm(self, warm_zygote: WarmZygote) -> bool:
         return warm_zygote.key not in self._warm
+
+    def is_warm(self, warm_zygote: WarmZygote) -> bool:
+        return self._warm.get(warm_zygote.key) is not None
 
     def send_warm(self, warm_zygote: WarmZygote, message: wire.Message, fd: int) -> bool:
         """False if there is none yet, or it is gone; the Pod is then forked from the ordinary one."""
@@ -92,8 +107,20 @@ class Zygotes:
             return
         self._warm[warm_zygote.key] = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._drop_warm, warm_zygote.key)
-        while len(self._warm) > _MOST_WARM:
-            self._drop_warm(next(iter(self._warm)))
+        self._keep_within_budget(warm_zygote)
+
+    def _keep_within_budget(self, newest: WarmZygote) -> None:
+        """Stops the least recently used ones, but not the newest, unless it exceeds the budget alone."""
+        sizes = {key: _measure_own_memory(link) for key, link in self._warm.items() if link is not None}
+        while len(sizes) > 1 and (len(sizes) > _MOST_WARM or sum(sizes.values()) > self._budget):
+            oldest = next(iter(sizes))
+            sizes.pop(oldest)
+            self._drop_warm(oldest)
+        if (size := sizes[newest.key]) > self._budget:
+            text = f"its imports take {size >> 20} MiB, and node.warm_mib allows {self._budget >> 20}"
+            log.warning("no warm start", extra={"action": "node.no_warm", "label": newest.label, "error": text})
+            self._drop_warm(newest.key)
+            self._warm[newest.key] = None  # not tried again
 
     async def _get_or_start_warm(self, warm_zygote: WarmZygote) -> socket.socket:
         folder = str(self._root / FOLDER)
@@ -109,6 +136,8 @@ class Zygotes:
                 fields = {
                     "prefix": warm_zygote.prefix,
                     "imports": list(warm_zygote.imports),
+                    "learned": warm_zygote.learned,
+                    "environ": dict(warm_zygote.environ),
                     "label": warm_zygote.label,
                 }
                 message = {"op": "warm", "socket": name, "key": warm_zygote.key, "package": _PACKAGE, **fields}

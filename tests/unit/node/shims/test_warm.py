@@ -13,9 +13,9 @@ from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.shims.warm import WarmSettings, WarmZygote, decide_warm
-from trainmaster.shim import warm_zygote
 from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, ResourceLimits
-from trainmaster.shim.warm import ENVIRON, WarmState, find_variable, parse_command, split_report
+from trainmaster.shim.warm import zygote
+from trainmaster.shim.warm.conditions import ENVIRON, WarmState, find_variable, parse_command, split_report
 
 pytestmark = pytest.mark.unit
 
@@ -145,7 +145,7 @@ def test_a_memory_limit_that_is_only_watched_keeps_a_program_cold(tmp_path: Path
 def test_a_module_that_looks_at_all_variables_reads_only_those_it_takes() -> None:
     reads: dict[str, tuple[str | None, set[str]]] = {}
     plain = type(os.environ)
-    os.environ.__class__ = warm_zygote._build_recorder(plain, reads)
+    os.environ.__class__ = zygote._build_recorder(plain, reads)
     try:
         code = "import os\nfor name, value in os.environ.items(): pass"
         exec(code, {"__name__": "tqdm.utils"})

@@ -1,9 +1,10 @@
 """The warm zygote: runs in the interpreter of an environment and has done that environment's slow imports.
 
 It is executed by the home's zygote, stays in its namespaces, and exists once per environment and tenant. Its shims are
-like all others, except that programs of their containers may start as forks (`warm`, `program`). It only imports: the
-imports must not create threads, descriptors or devices, which is checked before it listens; a library that does so has
-no warm start. The environment variables that were read meanwhile are recorded.
+like all others, except that programs of their containers may start as forks (`conditions`, `program`). It only imports:
+first a fixed list, which must not create threads, descriptors or devices (checked before it listens; a library that
+does so has no warm start), then what earlier programs imported, as far as that is safe (`trials`). The environment
+variables that were read meanwhile are recorded.
 
 Started as `python -c ... <package> <options>` (`zygote`); prints `ready` on its standard output once it listens.
 """
@@ -17,10 +18,11 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from trainmaster.shim import launch, warm, workers
-from trainmaster.shim.program import OURS, WarmProgram, find_blas
+from trainmaster.shim import launch
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
+from trainmaster.shim.warm import conditions, trials, workers
+from trainmaster.shim.warm.program import OURS, WarmProgram, find_blas
 from trainmaster.shim.wire import Message
 from trainmaster.shim.zygote import FOLDER, Zygote, report_and_detach
 
@@ -43,7 +45,8 @@ def main(text: str) -> WarmProgram | None:
     linux.keep_thread_number()
     sandbox.restore_inherited(ground)
     state = load(options)
-    warm.set_warm_state(replace(state, modules=tuple(name for name in sys.modules if name.partition(".")[0] == OURS)))
+    ours = tuple(name for name in sys.modules if name.partition(".")[0] == OURS)
+    conditions.set_warm_state(replace(state, modules=ours))
     find_blas()
     area = linux.CommandArea()
     zygote = Zygote(options["root"], str(ground["level"]), options["fingerprint"], -1, options["socket"])
@@ -51,7 +54,7 @@ def main(text: str) -> WarmProgram | None:
     try:
         zygote.serve()
         return None
-    except warm.BecomeProgram as become:
+    except conditions.BecomeProgram as become:
         spec = become.spec
         program = WarmProgram(become.spec, become.report, package, area)
     del zygote
@@ -65,27 +68,38 @@ def main(text: str) -> WarmProgram | None:
     return program
 
 
-def load(options: Message) -> warm.WarmState:
-    before = _list_descriptors()
+def load(options: Message) -> conditions.WarmState:
+    before = trials.list_descriptors()
     reads: dict[str, tuple[str | None, set[str]]] = {}
     plain = type(os.environ)
     os.environ.__class__ = _build_recorder(plain, reads)
     try:
         for name in options["imports"]:
             importlib.import_module(name)
+        _check(before)
+        learned, left_out = trials.import_in_advance(_read_learned(options["learned"]))
     finally:
         os.environ.__class__ = plain
     _check(before)
-    return warm.WarmState(
+    return conditions.WarmState(
         key=options["key"],
         prefix=options["prefix"],
-        imports=tuple(options["imports"]),
+        imports=tuple(dict.fromkeys((*options["imports"], *learned))),
         reads={name: (value, frozenset(who)) for name, (value, who) in reads.items()},
         modules=(),
         loaded=frozenset(name.partition(".")[0] for name in sys.modules) - {"__main__"},
         path=tuple(place for place in sys.path[2:] if os.path.exists(place)),
         label=options["label"],
+        left_out=tuple(left_out),
     )
+
+
+def _read_learned(path: str) -> list[str]:
+    try:
+        with open(path) as stream:
+            return stream.read().split()
+    except OSError:
+        return []  # nothing was learned
 
 
 def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -> Any:
@@ -96,7 +110,7 @@ def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -
             while frame.f_back is not None and frame.f_globals.get("__name__") in _STANDARD:
                 frame = frame.f_back
             who = str(frame.f_globals.get("__name__"))
-            if key.startswith(warm.PICKED.get(who, "")):
+            if key.startswith(conditions.PICKED.get(who, "")):
                 reads.setdefault(key, (None if value is None else os.fsdecode(value), set()))[1].add(who)
             return str(super().__getitem__(key))
 
@@ -104,23 +118,13 @@ def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -
 
 
 def _check(before: set[str]) -> None:
-    if left := _list_descriptors() - before:
+    if left := trials.list_descriptors() - before:
         raise WarmError(f"the imports left descriptors open: {', '.join(sorted(left))}")
     if (threads := len(os.listdir("/proc/self/task"))) != 1:
         raise WarmError(f"the imports left {threads - 1} threads behind")
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise WarmError("the imports initialised CUDA")
-
-
-def _list_descriptors() -> set[str]:
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
-        except FileNotFoundError:
-            continue  # the one that listed them
-    return found
 
 
 def _close_inherited(kept: int) -> None:

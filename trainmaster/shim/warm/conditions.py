@@ -28,6 +28,9 @@ WHILE_IMPORTING = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 THREADS = "OMP_NUM_THREADS"
 """May have any value: it is passed to the libraries again after the fork."""
 
+LAYER_HOOK = "_trainmaster_layer"
+"""The module that interpreters of an environment run at start (`node.images.layer_hook`)."""
+
 PICKED = {"tqdm.utils": "TQDM_"}
 """Module that reads all variables -> prefix of those that it uses."""
 
@@ -67,6 +70,12 @@ class WarmState:
     """The import path."""
     label: str
     """Display name of the environment."""
+    left_out: tuple[str, ...] = ()
+    """Packages that earlier programs imported, but that cannot be imported in advance, and why."""
+
+    def describe(self) -> str:
+        text = f"started warm: environment {self.label} (imports: {', '.join(self.imports)}"
+        return f"{text}; not in advance: {', '.join(self.left_out)})" if self.left_out else f"{text})"
 
 
 @dataclass(frozen=True, slots=True)

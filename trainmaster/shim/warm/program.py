@@ -4,7 +4,7 @@ Everything here runs in the container's process, after the shim's frames are gon
 descriptors, variables, command line, streams, signals, `__main__` and path that a new interpreter would have; random
 seeds and what libraries cached about threads, directories and time are renewed. At exit, threads are joined, exit
 functions run and files are flushed; then the process ends without tearing down modules, because that is where torch's
-process groups hang and abort. Used by `warm_zygote` only.
+process groups hang and abort. Used by `zygote` only.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import zipfile
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
-from trainmaster.shim import warm
 from trainmaster.shim.loop import get_wall
 from trainmaster.shim.protocol import ContainerSpec
 from trainmaster.shim.sandbox import linux
+from trainmaster.shim.warm import conditions
 
 LoadedModule: TypeAlias = Any
 """A library's module, whose attributes only the library knows."""
@@ -40,8 +40,8 @@ class WarmProgram:
     def __init__(self, spec: ContainerSpec, report: int, package: str, area: linux.CommandArea) -> None:
         """`report`: the descriptor for reporting the result of the start, or -1. The caller has checked that a warm
         start is possible."""
-        self._argv, self._executable = warm.resolve_interpreter(spec, warm.get_warm_state().prefix)
-        command = warm.parse_command(self._argv)
+        self._argv, self._executable = conditions.resolve_interpreter(spec, conditions.get_warm_state().prefix)
+        command = conditions.parse_command(self._argv)
         assert command is not None, "there was no obstacle"
         self.command = command
         self._spec = spec
@@ -72,12 +72,12 @@ class WarmProgram:
             self._renew_process()
             self._renew_interpreter()
             _renew_libraries(self._spec.env)
-            imports = ", ".join(warm.get_warm_state().imports)
+            hook = sys.modules.get(conditions.LAYER_HOOK)
+            if hook is not None:
+                hook.follow_imports()
             if self._report < 0:
                 return
-            warm.write_note(
-                self._report, f"started warm: environment {warm.get_warm_state().label} (imports: {imports})"
-            )
+            conditions.write_note(self._report, conditions.get_warm_state().describe())
             os.close(self._report)
         except BaseException as error:  # noqa: BLE001 - reported to the shim; this process ends
             text = f"warm start: {type(error).__name__}: {error}".encode(errors="replace")[:4096]
@@ -106,9 +106,9 @@ class WarmProgram:
         sys.executable = self._executable
         if sys.path[0] == self._package:  # not for a worker of torchrun, whose agent has already been prepared
             del sys.path[0]
-        sys.path[0] = "" if command.kind == "code" else warm.find_folder(command)
+        sys.path[0] = "" if command.kind == "code" else conditions.find_folder(command)
         sys.path_importer_cache.pop(self._package, None)
-        for name in warm.get_warm_state().modules:
+        for name in conditions.get_warm_state().modules:
             sys.modules.pop(name, None)
         self._fill_main()
         _renew_streams()
@@ -196,7 +196,7 @@ def _renew_streams() -> None:
 
 def _renew_libraries(env: dict[str, str]) -> None:
     """Renews what modules cached at import and would be different in a new process."""
-    threads = int(env.get(warm.THREADS) or 0) or count_cores()
+    threads = int(env.get(conditions.THREADS) or 0) or count_cores()
     for name, renew in _RENEWALS.items():
         module = sys.modules.get(name)
         if module is not None:

@@ -2,8 +2,8 @@
 
 Before the agent starts, while there is one thread, a spawner is forked from the same warm interpreter. The method with
 which torch's agent starts a worker (`SubprocessHandler._popen`) is replaced by one that asks the spawner. If torch has
-no such method, or a worker cannot start warm (`warm.find_obstacle`), the worker is started normally. Only the spawner
-signals and reaps workers, so a pid is never that of another process. It ends with the agent.
+no such method, or a worker cannot start warm (`conditions.find_obstacle`), the worker is started normally. Only the
+spawner signals and reaps workers, so a pid is never that of another process. It ends with the agent.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from trainmaster.shim import warm, wire
+from trainmaster.shim import wire
 from trainmaster.shim.loop import get_monotonic
 from trainmaster.shim.protocol import ContainerSpec
+from trainmaster.shim.warm import conditions
 
 _HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
 _AGENTS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
@@ -31,7 +32,7 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal
 _PATIENCE = 0.05
 
 
-def find_handler(command: warm.Command) -> Any | None:
+def find_handler(command: conditions.Command) -> Any | None:
     """torch's class that starts workers, if this command is its agent and the class is as expected."""
     name = os.path.basename(command.target) if command.kind == "script" else command.target
     handler = getattr(sys.modules.get(_HANDLER), "SubprocessHandler", None)
@@ -63,7 +64,7 @@ def fork_spawner(handler: Any, spec: ContainerSpec) -> ContainerSpec | None:
 def _build_popen(plain: Callable[..., object], spawner: Spawner, spec: ContainerSpec) -> Callable[..., object]:
     def popen(self: Any, args: tuple[str, ...], env: dict[str, str]) -> object:
         wanted = replace(spec, argv=tuple(args), env=dict(env), directory=os.getcwd())
-        if warm.find_obstacle(wanted):
+        if conditions.find_obstacle(wanted):
             return plain(self, args, env)
         streams = [stream.fileno() if stream else number for number, stream in ((1, self._stdout), (2, self._stderr))]
         return spawner.start(wanted, streams)

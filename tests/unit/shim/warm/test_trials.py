@@ -1,0 +1,80 @@
+"""Packages that are imported in advance, and those that are not, because of what their import does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT
+
+pytestmark = pytest.mark.unit
+
+BAD = {
+    "threads": (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "threads",
+    ),
+    "forks": ("import os, time\nif not os.fork():\n    time.sleep(60)", "processes"),
+    "opens": ("kept = open('/dev/null')", "files open"),
+    "prints": ("print('hello')", "prints"),
+    "warns": ("import sys; sys.stderr.write('careful')", "prints"),
+    "sets": ("import os; os.environ['X_NEW'] = '1'", "variables"),
+    "handles": ("import signal; signal.signal(signal.SIGUSR1, lambda *_: None)", "signal handlers"),
+    "localises": ("import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')", "locale"),
+    "moves": ("import os; os.chdir('/tmp')", "directory"),
+    "exits": ("import sys; sys.exit(3)", "ends the program"),
+    "ends": ("import os; os._exit(0)", "ends the program"),
+    "crashes": ("import os; os.abort()", "ends the program"),
+    "fails": ("raise RuntimeError('needs a display')", "RuntimeError: needs a display"),
+    "hangs": ("import time; time.sleep(60)", "longer than"),
+    "stops": (
+        "import os, signal; os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), 9))",
+        "cannot be forked",
+    ),
+}
+GOOD = {"plain": "VALUE = 1", "lazy": "import atexit; atexit.register(print, 'bye')"}
+CODE = """
+import json, os, sys
+from trainmaster.shim.warm import trials
+trials._ALL, trials._EACH = 2.0, 1.0
+before = set(sys.modules)
+found = trials.import_in_advance(json.loads(sys.argv[1]))
+loaded = sorted(name for name in set(sys.modules) - before if "." not in name)
+print(json.dumps([*found, loaded, dict(os.environ).get("X_NEW"), os.getcwd()]), flush=True)
+os._exit(0)
+"""
+
+
+def run(tmp_path: Path, *modules: str) -> list[object]:
+    for name, text in {**GOOD, **{name: text for name, (text, _) in BAD.items()}}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "broken.py").write_text("import nosuch")
+    environ = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "LC_ALL": "C"}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, json.dumps(modules)],
+        env=environ, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100,
+    )  # fmt: skip
+    found: list[object] = json.loads(done.stdout)
+    return found
+
+
+def test_each_bad_package_is_left_out_with_its_reason_and_leaves_no_trace(tmp_path: Path) -> None:
+    done, left_out, loaded, variable, folder = run(tmp_path, "plain", *BAD, "lazy")
+    assert done == ["plain", "lazy"]
+    assert isinstance(left_out, list)
+    for (name, (_, why)), text in zip(BAD.items(), left_out, strict=True):
+        assert text.startswith(f"{name} (") and why in text, text
+    assert isinstance(loaded, list)
+    assert set(loaded) & {*BAD, *GOOD} == set(GOOD)
+    assert (variable, folder) == (None, str(tmp_path))
+
+
+def test_good_packages_are_imported_and_a_module_that_is_broken_here_is_left_to_the_program(tmp_path: Path) -> None:
+    done, left_out, *_ = run(tmp_path, "plain", "pack", "pack.broken", "lazy")
+    assert (done, left_out) == (["plain", "pack", "lazy"], [])

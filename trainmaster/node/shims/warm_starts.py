@@ -1,0 +1,79 @@
+"""Warm starts on this node: chooses the warm zygote of each Pod, and prepares it for the Pods that follow.
+
+A Pod for which no zygote is ready starts cold. Its zygote is started when the Pod has ended, so that the imports do not
+compete with those of the Pod itself, and so that they include what the program imported (`learned`). A Pod that asks
+for a warm start by its annotation has it started at once. While a zygote with more imports is started, Pods use the
+previous one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from trainmaster.api.labels import WARM
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.images.contract import Environment
+from trainmaster.node.shims.learned import FILE, LearnedImports, Learner
+from trainmaster.node.shims.supervisor import Supervisor
+from trainmaster.node.shims.warm import WarmSettings, WarmZygote, decide_warm
+from trainmaster.shim.protocol import PLAIN, ContainerSpec
+
+_VARIABLE = "TRAINMASTER_IMPORTS"
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A running Pod that could have started warm."""
+
+    namespace: str
+    layer: str
+    teaches: bool
+    decide: Callable[[LearnedImports | None], WarmZygote | None]
+
+
+class WarmStarts:
+    def __init__(self, settings: WarmSettings, level: str, learner: Learner, supervisor: Supervisor) -> None:
+        self._settings = settings
+        self._level = level
+        self._learner = learner
+        self._supervisor = supervisor
+        self._candidates: dict[str, _Candidate] = {}
+        self._latest: dict[str, WarmZygote] = {}
+        """The zygote that was last used in place of the one without learned imports, by the key of that one."""
+
+    def choose(
+        self, pod: Pod, spec: ContainerSpec, image: Environment, *, is_owners: bool
+    ) -> tuple[ContainerSpec, WarmZygote | None]:
+        """The container with what it needs for a warm start, and the zygote; None if it is executed normally."""
+        teaches = is_owners and self._level != PLAIN
+        decide = partial(decide_warm, pod, spec, image, self._settings, self._level)
+        basic = decide(None)
+        if basic is None:
+            return spec, None
+        found = decide(self._learner.find(image.layer, pod.namespace)) if teaches else basic
+        assert found is not None, "what was learned only adds imports"
+        if self._supervisor.is_warm(found):
+            self._latest[basic.key] = found
+        elif teaches:
+            found = self._latest.get(basic.key, found)
+        self._candidates.setdefault(pod.uid, _Candidate(pod.namespace, image.layer, teaches, decide))
+        if pod.annotations.get(WARM) == "true":
+            self._supervisor.prepare_warm(found)
+        env = {_VARIABLE: f"{spec.env['HOME']}/{FILE}", **spec.env} if teaches else spec.env
+        return replace(spec, warm=found.key, env=env), found
+
+    async def note_end(self, uid: str, home: Path) -> None:
+        """Called when the Pod has ended, while its home still exists."""
+        candidate = self._candidates.pop(uid, None)
+        if candidate is None:
+            return
+        learned = None
+        if candidate.teaches:
+            await asyncio.to_thread(self._learner.learn, candidate.layer, candidate.namespace, home)
+            learned = self._learner.find(candidate.layer, candidate.namespace)
+        if (found := candidate.decide(learned)) is not None:
+            self._supervisor.prepare_warm(found)

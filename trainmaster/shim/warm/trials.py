@@ -1,0 +1,159 @@
+"""Imports in advance what earlier programs of an environment have imported, as far as that is safe.
+
+A package is first imported in a child of the warm zygote, which then examines itself: an import that starts a thread or
+a process, opens a file or a device, prints, or changes variables, signal handlers, locale or directory would leave all
+programs in a state that differs from that of a new process, or that cannot be forked. Such a package is left out; the
+programs import it themselves. The child also takes the damage of imports that exit, hang or crash.
+"""
+
+from __future__ import annotations
+
+import importlib
+import locale
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+from trainmaster.shim.loop import get_monotonic
+from trainmaster.shim.processes import kill_quietly
+
+_ALL, _EACH, _TOTAL = 60.0, 20.0, 120.0
+"""Seconds for all packages in one trial, for one package, and for all trials together."""
+_LOOK_AGAIN = 0.05
+
+
+def import_in_advance(modules: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(packages that are imported now, packages that are left out with the reason). Order matters: modules are imported
+    in the order in which the programs did it."""
+    packages: dict[str, list[str]] = {}
+    for name in modules:
+        packages.setdefault(name.partition(".")[0], []).append(name)
+    end = get_monotonic() + _TOTAL
+    if not find_problem(list(modules), _ALL):
+        _import_all(modules)
+        return list(packages), []
+    done: list[str] = []
+    left_out: list[str] = []
+    for package, members in packages.items():
+        left = end - get_monotonic()
+        problem = find_problem(members, min(left, _EACH)) if left > 0 else "the others took too long"
+        if problem:
+            left_out.append(f"{package} ({problem})")
+        else:
+            _import_all(members)
+            done.append(package)
+    return done, left_out
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    """Modules inside a package that cannot be imported here are left to the program."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception:
+            if "." not in name:
+                raise
+
+
+def find_problem(modules: Sequence[str], seconds: float) -> str:
+    """What is wrong with importing these; empty if nothing."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    output = os.memfd_create("output", os.MFD_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        _try(modules, output, writer)
+    os.close(writer)
+    os.close(output)
+    try:
+        return _await_result(pid, reader, seconds)
+    finally:
+        os.close(reader)
+        with suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        kill_quietly(pid)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _await_result(pid: int, reader: int, seconds: float) -> str:
+    """The child's result ends with a line feed. It may leave processes that keep the pipe open, so its end counts."""
+    end, text = get_monotonic() + seconds, b""
+    while get_monotonic() < end:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        while select.select([reader], [], [], 0 if ended else _LOOK_AGAIN)[0] and (part := os.read(reader, 4096)):
+            text += part
+            if text.endswith(b"\n"):
+                return text[:-1].decode(errors="replace")
+        if ended:
+            return "it ends the program"
+    return f"it takes longer than {seconds:.0f} s"
+
+
+def _try(modules: Sequence[str], output: int, writer: int) -> NoReturn:
+    """In the child."""
+    problem = "it ends the program"
+    try:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        before = dict(_look())
+        _import_all(modules)
+        after = dict(_look())
+        problem = next((text for text, seen in after.items() if seen != before[text]), "") or _try_fork()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if not problem and os.fstat(1).st_size:
+            problem = "it prints"
+    except Exception as error:  # noqa: BLE001 - of any library
+        problem = f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+    finally:
+        os.write(writer, problem.encode(errors="replace") + b"\n")
+        os._exit(0)
+
+
+def _try_fork() -> str:
+    """Functions that libraries have registered for forks run here. One that hangs exceeds the time of the trial."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    return "" if os.waitpid(pid, 0)[1] == 0 else "it cannot be forked"
+
+
+def _look() -> Iterator[tuple[str, object]]:
+    """What imports must not change, with the text that says that they did."""
+    yield "it starts threads", _read(lambda: len(os.listdir("/proc/self/task")))
+    yield "it starts processes", _read(lambda: open(f"/proc/self/task/{os.getpid()}/children").read())  # noqa: SIM115
+    yield "it initialises a device", _has_device()
+    yield "it leaves files open", list_descriptors()
+    yield "it changes variables", dict(os.environ)
+    yield "it changes signal handlers", {number: signal.getsignal(number) for number in signal.valid_signals()}
+    yield "it changes the locale", locale.setlocale(locale.LC_ALL)
+    yield "it changes the directory", os.getcwd()
+
+
+def _read(function: Callable[[], object]) -> object:
+    try:
+        return function()
+    except OSError:
+        return None  # a kernel without it
+
+
+def _has_device() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
+def list_descriptors() -> set[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:
+            continue  # the one that listed them
+    return found
