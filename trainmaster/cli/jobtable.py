@@ -11,12 +11,14 @@ from trainmaster.cli.output import build_table, print_objects
 from trainmaster.cli.terminal import find_width
 from trainmaster.client.contract import Client
 from trainmaster.jobs.lookups import count_nodes
-from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.training import STATES, TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
 
 _REASON_LINES = 3
 """On a terminal; enough for an exception and where it was raised."""
+_STEADY = {"STATE": max(map(len, STATES)), "AGE": 4}
+"""The widths of columns whose values change."""
 
 
 def sort(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
@@ -54,9 +56,12 @@ def build_lines(
     nodes: Mapping[str, int],
     gone: Iterable[str] = (),
     kinds: bool | None = None,
+    *,
+    steady: bool = False,
 ) -> list[str]:
     """The lines of the table, header first. `nodes`: their number by uid; `gone`: uids of deleted jobs; `kinds`:
-    whether to add a column for the kind (default: if not all are TrainJobs)."""
+    whether to add a column for the kind (default: if not all are TrainJobs); `steady`: columns do not become wider when
+    states change."""
     jobs = list(jobs)
     wide, everywhere = options.output == "wide", getattr(options, "all_namespaces", False)
     now, uids = SystemClock().now(), set(gone)
@@ -79,4 +84,5 @@ def build_lines(
         # Fit the reason to the terminal; in a pipe the columns are always the same.
         at = header.index("PROGRESS")
         header, rows = header[:at] + header[at + 1 :], [[*row[:at], *row[at + 1 :]] for row in rows]
-    return build_table(context, header, rows, styles={"STATE": style_state}, most_lines=_REASON_LINES)
+    least = _STEADY if steady else {}
+    return build_table(context, header, rows, styles={"STATE": style_state}, most_lines=_REASON_LINES, least=least)

@@ -71,11 +71,15 @@ def build_table(
     styles: Styles | None = None,
     indent: int = 0,
     most_lines: int = 1,
+    least: Mapping[str, int] | None = None,
 ) -> list[str]:
     """The rows of a table, header first. `indent`: width that the caller needs before each line. `most_lines`: on a
-    terminal, the last column is wrapped into so many lines before it is shortened."""
+    terminal, the last column is wrapped into so many lines before it is shortened. `least`: minimum widths of
+    columns."""
     table = [list(header), *([terminal.clean(cell) for cell in row] for row in rows)]
     widths = [max(terminal.measure(row[column]) for row in table) for column in range(len(header))]
+    if least:
+        widths = [max(width, least.get(name, 0)) for name, width in zip(header, widths, strict=True)]
     room = terminal.find_width(context)
     if room is not None:
         widths = _fit(widths, [terminal.measure(name) for name in header], room - indent)

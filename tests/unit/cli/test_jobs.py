@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.logworld import NAMESPACE, LogWorld
+from tests.support.logworld import NAMESPACE, LogWorld, V1LogWorld
 from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
@@ -273,6 +273,36 @@ def test_a_watched_list_goes_on_with_every_change_that_shows(form: str) -> None:
         return
     assert lines[0].split()[:2] == ["NAME", "STATE"]
     assert [line.split()[1] for line in lines[1:]] == ["Starting", "Waiting", "Starting", "Deleted"]
+
+
+def test_a_watched_list_of_several_kinds_is_aligned() -> None:
+    """The kinds are listed one after the other, and states become longer."""
+    context = CommandContext({}, io.StringIO(), io.StringIO())
+    options = argparse.Namespace(
+        namespace=NAMESPACE, kind="", selector="", state=None, output="table", all_namespaces=False, watch=True
+    )
+
+    async def main() -> None:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            world = V1LogWorld(cluster, "a-longer-name")
+            await world.submit()
+            await LogWorld(cluster, "b").submit()
+            watching = group.create_task(Watcher(cluster.client, context, options, kinds=True).run())
+            await asyncio.sleep(1)
+            await world.set_status({"conditions": [{"type": "Suspended", "status": "True", "reason": "x"}]})
+            await asyncio.sleep(1)
+            watching.cancel()
+
+    run_virtual(main())
+    assert isinstance(context.out, io.StringIO)
+    header, *rows = context.out.getvalue().splitlines()
+    assert [row.split()[:2] for row in rows] == [
+        ["PyTorchJob", "a-longer-name"],
+        ["TrainJob", "b"],
+        ["PyTorchJob", "a-longer-name"],
+    ]
+    assert [row[header.index("STATE") :].split()[0] for row in rows] == ["Starting", "Starting", "Suspended"]
+    assert {row[header.index("NODES") :].split()[0] for row in rows} == {"1", "2"}
 
 
 def test_long_texts_are_wrapped_on_a_terminal_only() -> None:

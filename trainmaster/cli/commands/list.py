@@ -69,7 +69,9 @@ class Watcher:
         self._nodes: dict[str, int] = {}
         """The number of nodes by uid; 0 if it cannot be found out."""
         self._shown: dict[str, str] = {}
-        self._began = self._troubled = False
+        self._pending = set(self._models)
+        """Kinds that have not been listed yet. Nothing is printed before, so that the header fits all rows."""
+        self._troubled = False
         self._missing = 0
         """The number of kinds that the server does not serve or the caller may not list."""
 
@@ -107,6 +109,7 @@ class Watcher:
             self._missing += 1
             if self._missing == len(self._models):
                 raise
+            self._arrive(model)
 
     async def _count(self, jobs: list[TrainingJob]) -> None:
         unknown = [job for job in jobs if job.uid not in self._nodes]
@@ -118,11 +121,19 @@ class Watcher:
         for uid in [uid for uid, job in self._known.items() if isinstance(job, model) and uid not in seen]:
             self._print(self._known.pop(uid), gone=True)
         self._known |= {job.uid: job for job in jobs}
-        if not self._began:
-            self._began = True
-            if self._options.output in ("table", "wide"):
-                self._context.say(self._build_lines(self._known.values())[0])
+        if self._pending:
+            self._arrive(model)
+            return
         for job in jobs:
+            self._print(job)
+
+    def _arrive(self, model: type[TrainingJob]) -> None:
+        self._pending.discard(model)
+        if self._pending:
+            return
+        if self._options.output in ("table", "wide"):
+            self._context.say(self._build_lines(self._known.values())[0])
+        for job in sort(self._known.values()):
             self._print(job)
 
     def _change(self, job: TrainingJob, *, gone: bool) -> None:
@@ -130,7 +141,8 @@ class Watcher:
             self._known.pop(job.uid, None)
         else:
             self._known[job.uid] = job
-        self._print(job, gone=gone)
+        if not self._pending:
+            self._print(job, gone=gone)
 
     def _print(self, job: TrainingJob, *, gone: bool = False) -> None:
         """Prints a row unless it looks the same as the last one of this job, apart from its age."""
@@ -158,7 +170,7 @@ class Watcher:
             self._context.say(self._build_lines(shown, deleted)[1])
 
     def _build_lines(self, jobs: Iterable[TrainingJob], deleted: Iterable[str] = ()) -> list[str]:
-        return build_lines(self._context, self._options, jobs, self._nodes, deleted, self._kinds)
+        return build_lines(self._context, self._options, jobs, self._nodes, deleted, self._kinds, steady=True)
 
     def _hear_trouble(self, error: Exception) -> None:
         if isinstance(error, StatusError) and error.code in (401, 403, 404):
