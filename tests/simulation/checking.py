@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tests.simulation.disk import Disk, SimStore
+from tests.simulation.sharing import check_binding_plan
 from tests.simulation.steps import STEP_CHECKS, V1_BUCKETS, Memory, Step, remember
 from tests.simulation.v1_checks import check_v1_plan
 from tests.simulation.world import World
@@ -162,7 +163,10 @@ class Checker:
                 self._world.trace.violate("I14", text)
                 raise
             self._check_plan(controller.name, view, plan)
-            if controller.name in V1_BUCKETS:
+            if controller.name == "scheduler":
+                for message in check_binding_plan(view, plan):
+                    self._world.trace.violate("I17", message)
+            if controller.name in V1_BUCKETS and not refusals:
                 self.memory.timers.look_ahead(request, view, controller.kind, plan, now.wall, self._world.loop.now)
                 for number, message in check_v1_plan(controller.kind, view, request, plan):
                     self._world.trace.violate(number, f"{controller.name} {message}")

@@ -44,6 +44,8 @@ class Process:
     ended: bool = False
     vanished: bool = False
     """It disappeared, and its exit code is unknown."""
+    restarts: int = 0
+    """How often its container was restarted in its Pod."""
 
 
 class Machine:
@@ -85,8 +87,17 @@ class Machine:
         self.processes[process.uid] = process
         self._trace.note("machine", f"starts {process.pod}, attempt {process.attempt}, will exit {code}")
         if code != HANGS:
-            self._loop.call_later(seconds, self._end, process)
+            self._loop.call_later(seconds, self._end, process, 0)
         return process
+
+    def restart(self, process: Process, pod: Object) -> None:
+        """Starts the program of a v1 job again in the same Pod (`restartPolicy: OnFailure`)."""
+        process.restarts += 1
+        process.ended = False
+        process.exit_code, seconds, process.vanished = self._draw_v1_fate(pod, process.restarts)
+        self._trace.note("machine", f"starts {process.pod} again ({process.restarts}), exits {process.exit_code}")
+        if process.exit_code != HANGS:
+            self._loop.call_later(seconds, self._end, process, process.restarts)
 
     def _check_start(self, process: Process) -> None:
         held = self._disk.records.get("pods", {}).get(process.pod)
@@ -116,8 +127,9 @@ class Machine:
         """Called when the Pod is deleted."""
         self.processes.pop(uid, None)
 
-    def _end(self, process: Process) -> None:
-        if process.ended:
+    def _end(self, process: Process, restarts: int | None = None) -> None:
+        """`restarts`: only if it is that run."""
+        if process.ended or restarts not in (None, process.restarts):
             return
         process.ended = True
         self._trace.note("machine", f"{process.pod} ends with {process.exit_code}")
@@ -142,10 +154,11 @@ class Machine:
             return 0, seconds, False
         return own.choice((1, 2, 139)), seconds, kind == "vanishes"
 
-    def _draw_v1_fate(self, pod: Object) -> tuple[int, float, bool]:
+    def _draw_v1_fate(self, pod: Object, restarts: int = 0) -> tuple[int, float, bool]:
         """The same for a Pod of a v1 job, with exit codes that are retryable and that are not."""
         meta = pod["metadata"]
         marks, attempt = meta["labels"], (meta.get("annotations") or {}).get(labels.POD_ATTEMPT, "0")
+        attempt = f"{attempt}.{restarts}" if restarts else attempt
         story = random.Random(f"{self._seed}/{marks[JOB_NAME]}/{attempt}")
         trouble = story.random() < self._trouble
         own = random.Random(f"{self._seed}/{meta['name']}/{attempt}")
@@ -175,3 +188,9 @@ def read_v1_rank(pod: Object) -> tuple[str, str] | None:
     """(replica type, index) of a Pod of a v1 job; None for other Pods."""
     marks = pod["metadata"].get("labels") or {}
     return (marks[REPLICA_TYPE], marks.get(REPLICA_INDEX, "0")) if REPLICA_TYPE in marks else None
+
+
+def read_restarts(pod: Object) -> int:
+    """How often containers of the Pod were restarted in it, as far as its status says."""
+    entries = (pod.get("status") or {}).get("containerStatuses") or ()
+    return sum(int(entry.get("restartCount") or 0) for entry in entries)

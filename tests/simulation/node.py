@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.simulation.acting import Acting
 from tests.simulation.loop import SimLoop
-from tests.simulation.machine import Machine, Process
+from tests.simulation.machine import Machine, Process, read_restarts
 from tests.simulation.trace import Trace
 from trainmaster.api import labels
 from trainmaster.api.meta import Object
@@ -90,7 +90,7 @@ class SimNode:
             return
         elif process is not None and process.ended:
             self._report_end(process)
-        elif process is not None and phase == "Pending":
+        elif process is not None and (phase == "Pending" or read_restarts(pod) < process.restarts):
             self._report_running(process)
         elif process is None and phase == "Running":
             self._report(f"{meta['namespace']}/{meta['name']}", meta["uid"], {"phase": "Failed", "reason": "Lost"})
@@ -160,11 +160,24 @@ class SimNode:
         self._report(process.pod, process.uid, status)
 
     def _report_end(self, process: Process) -> None:
+        if not process.ended or self._restart(process):
+            return
         status: Object = {"phase": "Succeeded" if process.exit_code == 0 else "Failed", "conditions": []}
         if not process.vanished:
             ended = {"exitCode": process.exit_code, "finishedAt": format_time(self._clock.now())}
             status["containerStatuses"] = [_build_container(process, {"terminated": ended})]
         self._report(process.pod, process.uid, status)
+
+    def _restart(self, process: Process) -> bool:
+        """Restarts the container of a Pod that says so, unless it is being deleted."""
+        found = self._view.find(PODS, *process.pod.split("/")) if self._alive else None
+        if found is None or found["metadata"]["uid"] != process.uid or "deletionTimestamp" in found["metadata"]:
+            return False
+        if process.exit_code == 0 or process.vanished or found["spec"]["restartPolicy"] != "OnFailure":
+            return False
+        self._machine.restart(process, found)
+        self._report_running(process)
+        return True
 
     def _report(self, pod: str, uid: str, status: Object) -> None:
         namespace, _, name = pod.partition("/")
@@ -187,5 +200,5 @@ class SimNode:
 
 
 def _build_container(process: Process, state: Object) -> Object:
-    head = {"name": process.container, "image": "i", "imageID": "", "ready": "running" in state, "restartCount": 0}
-    return {**head, "state": state}
+    head = {"name": process.container, "image": "i", "imageID": "", "ready": "running" in state}
+    return {**head, "restartCount": process.restarts, "state": state}

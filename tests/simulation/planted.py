@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -259,11 +260,10 @@ def _forget_leases(gvr: GVR, obj: Object) -> Object:
 
 
 def _skip_second_ranks(write: Write) -> Write | None:
-    return (
-        None
-        if isinstance(write, Patch) and "nodeName" in write.patch.get("spec", ()) and "-1-" in write.name
-        else write
-    )
+    """Leaves the rank 1 of a gang without a node. Without any rank, the scheduler would only try again for ever."""
+    if not isinstance(write, Patch) or "nodeName" not in write.patch.get("spec", ()):
+        return write
+    return None if re.search(r"-\d+-1-\w+$", write.name) else write
 
 
 def _ack_at_once(original: Any) -> Any:

@@ -24,6 +24,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.api.v1jobs.frameworks import JOB_NAME
 from trainmaster.client.view import View
 from trainmaster.client.writes import Delete, Patch, Write
+from trainmaster.controllers.v1jobs import passes
 from trainmaster.controllers.v1jobs.claims import V1Children
 from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import Plan, Reconcile
@@ -85,6 +86,10 @@ def _forget_the_limit(gvr: GVR, obj: Object) -> Object:
     return _change_policy(gvr, obj, "backoffLimit", None)
 
 
+def _count_nothing(original: Any) -> Any:
+    return lambda census: 0
+
+
 V1_BUGS: tuple[Planted, ...] = (
     Planted("gives up the TTL of a v1 job after a conflict", ("I13",), _RETENTION, give_up, seeds=100, first=111),
     Planted("forgets when a v1 job is due", ("I13",), _RETENTION, forget_the_clock, seeds=100, first=115),
@@ -112,6 +117,13 @@ V1_BUGS: tuple[Planted, ...] = (
         show_changed(_forget_the_limit),
         seeds=100,
         first=20,
+    ),
+    Planted(
+        "does not count restarts of containers",
+        ("I8",),
+        patches=((passes, "count_restarts_in_place", _count_nothing),),
+        seeds=200,
+        first=48,
     ),
     Planted("cleans up Pods that have ended", ("I8",), _JOBS, show_changed(_clean_up_everything), seeds=100, first=10),
     Planted(

@@ -1,13 +1,14 @@
 """Invariants of sharing one node (I17): no overcommitment, no GPU leased twice, no partial gangs.
 
-The first two hold at every binding: only the scheduler binds, and its view includes its own writes. The last is checked
-at rest, because a crash may interrupt a plan. Imported for its checks, which register themselves.
+The first two hold at every binding: only the scheduler binds, and its view includes its own writes. The last holds for
+every plan, and is checked again at rest, because a crash may interrupt a plan. Imported for its checks, which register
+themselves.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tests.simulation import quiescence, steps
 from tests.simulation.machine import read_gang_uid
@@ -17,6 +18,11 @@ from trainmaster.api import labels
 from trainmaster.api.devices import list_leased
 from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import Amounts, add_into, count_requests, read_amounts
+from trainmaster.api.resources import PODS as POD_GVR
+from trainmaster.client.view import View
+from trainmaster.client.writes import Patch
+from trainmaster.engine.plan import Plan
+from trainmaster.jobs.models.v1jobs import MODELS
 
 NODE = ("nodes", "local")
 STATUS: Object = {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "100", "nvidia.com/gpu": "2"}}
@@ -89,25 +95,77 @@ def check_devices_are_leased_once(step: Step) -> str | None:
     return None
 
 
+def check_binding_plan(view: View, plan: Plan) -> Iterator[str]:
+    """A plan that binds Pods of a gang leaves none of them waiting, or has bound as many as the job needs."""
+    starting = {
+        (write.namespace, write.name)
+        for write in plan.all_writes
+        if isinstance(write, Patch) and "nodeName" in (write.patch.get("spec") or ())
+    }
+    if not starting:
+        return
+    gangs: dict[tuple[str, str], list[bool]] = {}
+    for pod in view.list(POD_GVR):
+        key, place = _find_gang(pod), (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if key is not None and not is_going(pod) and get_phase(pod) not in ("Succeeded", "Failed"):
+            is_bound = bool(pod["spec"].get("nodeName")) or place in starting
+            gangs.setdefault(key, []).append(is_bound)
+    for uid, attempt in {key for key in map(_find_gang, _list_pods(view, starting)) if key is not None}:
+        found = gangs.get((uid, attempt), [])
+        least = _find_least(view, uid)
+        if not all(found) and (not least or sum(found) < least):
+            yield f"binds {sum(found)} of {len(found)} Pods of the gang {uid[:8]}, attempt {attempt}"
+
+
+def _list_pods(view: View, places: Iterable[tuple[str, str]]) -> Iterator[Object]:
+    return (pod for place in places if (pod := view.find(POD_GVR, *place)) is not None)
+
+
+def _find_gang(pod: Object) -> tuple[str, str] | None:
+    """(uid of the JobSet or v1 job, attempt); None for a Pod that is a gang of its own."""
+    uid = read_gang_uid(pod)
+    return (uid, (pod["metadata"].get("labels") or {}).get(labels.RESTART_ATTEMPT, "0")) if uid else None
+
+
+def _find_least(view: View, uid: str) -> int:
+    """How many Pods a v1 job has to start with; 0 for all."""
+    jobs = (job for model in MODELS for job in view.list(model.gvr))
+    return next((get_least(job) for job in jobs if job["metadata"]["uid"] == uid), 0)
+
+
+def get_least(job: Object) -> int:
+    policy = (job["spec"].get("runPolicy") or {}).get("schedulingPolicy") or {}
+    return int(policy.get("minAvailable") or 0)
+
+
 @quiescence.invariant("I17")
 def check_no_gang_is_half_bound(rest: Rest) -> Iterable[str]:
-    gangs: dict[tuple[str, str], set[bool]] = {}
+    gangs: dict[tuple[str, str], list[bool]] = {}
     for pod in rest.list(PODS):
-        marks = pod["metadata"].get("labels") or {}
-        uid = read_gang_uid(pod)
-        if get_phase(pod) in ("Succeeded", "Failed") or is_going(pod) or not uid:
-            continue
-        gang = (uid, marks.get(labels.RESTART_ATTEMPT, "0"))
-        gangs.setdefault(gang, set()).add(bool(pod["spec"].get("nodeName")))
+        gang = _find_gang(pod)
+        if get_phase(pod) not in ("Succeeded", "Failed") and not is_going(pod) and gang is not None:
+            gangs.setdefault(gang, []).append(bool(pod["spec"].get("nodeName")))
     for (uid, attempt), found in gangs.items():
         job = next((obj for obj in rest.objects.values() if obj["metadata"]["uid"] == uid), None)
-        if len(found) > 1 and job is not None and not _may_be_half_bound(rest, job):
+        is_half = any(found) and not all(found)
+        if is_half and job is not None and not _may_be_half_bound(rest, job):
             yield f"some Pods of {get_name(job)}, attempt {attempt}, have a node and some have none"
+
+
+def has_room(rest: Rest, pod: Object) -> bool:
+    """Whether what runs leaves enough for a Pod."""
+    needed: Amounts = count_requests(pod["spec"])
+    for other in filter(is_running, rest.list(PODS)):
+        add_into(needed, count_requests(other["spec"]))
+    offered = read_amounts((rest.objects[NODE].get("status") or {}).get("allocatable"))
+    return all(amount <= offered.get(name, amount) for name, amount in needed.items())
 
 
 def _may_be_half_bound(rest: Rest, job: Object) -> bool:
     """Pods of a job that has ended may be left, but get no node any more. A v1 job that was scaled while it ran may
-    wait for room, and says so."""
+    wait for room, and says so. One that needs fewer Pods is judged by `v1_resting`."""
+    if get_least(job):
+        return True
     is_over = bool(find_verdict(BUCKETS[job["kind"]], job))
     was_changed = BUCKETS[job["kind"]] in TRAINING and job["metadata"]["name"] in rest.disturbed
     return is_over or (was_changed and bool((job.get("status") or {}).get("waiting")))

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.simulation.acting import SERVER
 from tests.simulation.expected_retention import SeenState
+from tests.simulation.machine import read_restarts
 from tests.simulation.timing import Timers, find_end, get_pause, get_start
 from trainmaster.api import labels
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
@@ -67,6 +68,8 @@ class Memory:
     """Job uid to uids of all its Pods."""
     counted: dict[str, int] = field(default_factory=dict)
     """Uid of a failed Pod of a v1 job to the revision at which it was counted as a restart."""
+    restarts: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Job uid to the restarts in place of each of its Pods, by uid."""
     timers: Timers = field(default_factory=Timers)
     looks: SeenState = field(default_factory=SeenState)
 
@@ -358,5 +361,7 @@ def remember(step: Step) -> None:
     if not owner:
         return
     step.memory.pods.setdefault(owner, set()).add(obj["metadata"]["uid"])
+    if restarts := read_restarts(obj):
+        step.memory.restarts.setdefault(owner, {})[obj["metadata"]["uid"]] = restarts
     if step.after is None or is_going(step.after) or get_phase(step.after) == "Failed":
         step.memory.ended_pods.setdefault(owner, set()).add(obj["metadata"]["uid"])

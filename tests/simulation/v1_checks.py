@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation import steps
-from tests.simulation.machine import read_v1_rank
+from tests.simulation.machine import read_restarts, read_v1_rank
 from tests.simulation.steps import (
     PODS,
     V1_BUCKETS,
@@ -16,6 +16,7 @@ from tests.simulation.steps import (
     find_verdict,
     get_controller_uid,
     get_number,
+    get_phase,
     is_going,
     show,
 )
@@ -88,8 +89,9 @@ def check_backoff_limit(step: Step) -> str | None:
     failed = find_condition(list_conditions(step.after), "Failed")
     if failed is None or "backoff limit" not in failed["message"] or find_verdict(step.bucket, step.before):
         return None
-    ended = len(step.memory.ended_pods.get(step.after["metadata"]["uid"], ()))
-    return f"{show(step)} fails for its backoffLimit {limit} after {ended} failed Pods" if ended < limit else None
+    uid = step.after["metadata"]["uid"]
+    ended = len(step.memory.ended_pods.get(uid, ())) + sum(step.memory.restarts.get(uid, {}).values())
+    return f"{show(step)} fails for its backoffLimit {limit} after {ended} failures" if ended < limit else None
 
 
 @steps.invariant("I13")
@@ -125,7 +127,8 @@ def check_one_pod_of_a_rank(step: Step) -> str | None:
 
 
 def check_v1_plan(gvr: GVR, view: View, request: Request, plan: Plan) -> Iterator[tuple[str, str]]:
-    """(number, message) of each violation: a plan deletes exactly the Pods that it should."""
+    """(number, message) of each violation: a plan deletes exactly the Pods that it should, and ends a job that has
+    reached its limit."""
     job = view.find(gvr, request.namespace, request.name)
     if job is None or is_going(job):
         return
@@ -147,6 +150,17 @@ def check_v1_plan(gvr: GVR, view: View, request: Request, plan: Plan) -> Iterato
         for name in set(deleted) & set(present):
             if deleted[name] not in list_restarting(job) and not _is_surplus(gvr, job, present[name], present):
                 yield "I8", f"deletes {name}, which is neither counted as a restart nor too many"
+        running = [pod for pod in present.values() if get_phase(pod) == "Running"]
+        total = get_number(job, "restarts")
+        total += sum(read_restarts(pod) for pod in running if not _is_surplus(gvr, job, pod, present))
+        limit = read_policy(job).get("backoffLimit")
+        if limit is not None and total >= max(1, limit) and not _ends(plan):
+            yield "I8", f"goes on with {request.name} after {total} restarts, its backoffLimit is {limit}"
+
+
+def _ends(plan: Plan) -> bool:
+    conditions = (plan.status.patch.get("status") or {}).get("conditions") or () if plan.status is not None else ()
+    return any(one["type"] in ("Succeeded", "Failed") and one["status"] == "True" for one in conditions)
 
 
 def is_cleaned(job: Object, pod: Object) -> bool:

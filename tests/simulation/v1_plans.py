@@ -93,6 +93,9 @@ def build_v1_job(seed: int, random_: random.Random, framework: V1Framework, name
         for kind, count in shape.items()
     }
     spec: Object = {framework.replicas_field: replicas, "runPolicy": _draw_policy(seed, random_)}
+    least = _draw_least(seed, name)
+    if limits and least:
+        spec["runPolicy"]["schedulingPolicy"] = {"minAvailable": least}
     if framework is PYTORCH and set(shape) == {WORKER} and random_.random() < 0.7:
         spec["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 3}
     if framework is TENSORFLOW and random_.random() < 0.3:
@@ -118,6 +121,11 @@ def _draw_policy(seed: int, random_: random.Random) -> Object:
     if ttl is not None:
         policy["ttlSecondsAfterFinished"] = ttl
     return policy
+
+
+def _draw_least(seed: int, name: str) -> int:
+    """`minAvailable`, with a separate random sequence, so that the rest does not change."""
+    return random.Random(f"least/{seed}/{name}").choice((0, 0, 1, 2, 5))
 
 
 def draw_clean_up(random_: random.Random) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tests.simulation import quiescence
-from tests.simulation.machine import read_v1_rank
+from tests.simulation.machine import read_restarts, read_v1_rank
 from tests.simulation.quiescence import Rest, get_name
+from tests.simulation.sharing import get_least, has_room
 from tests.simulation.steps import PODS, find_verdict, get_controller_uid, get_phase
 from tests.simulation.v1_checks import V1_KINDS, is_cleaned, list_restarting, read_policy
 from trainmaster.api.conditions import is_true, list_conditions
@@ -39,7 +40,7 @@ def _judge(rest: Rest, framework: V1Framework, job: Object) -> str:
     waiting = (job.get("status") or {}).get("waiting")
     if waiting:
         return _judge_waiting(rest, job, str(waiting.get("reason")))
-    return _judge_running(framework, job, pods, services)
+    return _judge_running(rest, framework, job, pods, services)
 
 
 def _judge_finished(job: Object, pods: Iterable[Object], services: Iterable[Object]) -> str:
@@ -68,8 +69,11 @@ def _judge_waiting(rest: Rest, job: Object, reason: str) -> str:
     return "" if holds else f"waits for {reason}, which is over"
 
 
-def _judge_running(framework: V1Framework, job: Object, pods: Sequence[Object], services: Sequence[Object]) -> str:
-    """Every index has one Pod, which runs or has succeeded, and at least one runs (I11)."""
+def _judge_running(
+    rest: Rest, framework: V1Framework, job: Object, pods: Sequence[Object], services: Sequence[Object]
+) -> str:
+    """Every index has one Pod, which runs or has succeeded, and at least one runs (I11). Pods beyond `minAvailable` may
+    wait for room."""
     found = sorted(read_v1_rank(pod) or ("", "") for pod in pods)
     wanted = sorted(
         (replica.word, str(index))
@@ -80,7 +84,13 @@ def _judge_running(framework: V1Framework, job: Object, pods: Sequence[Object], 
         return f"runs with Pods {found}, and should run with {wanted}"
     if framework is not MPI and len(services) != len(wanted):
         return f"runs with {len(services)} Services for {len(wanted)} Pods"
-    wrong = [pod for pod in pods if get_phase(pod) not in ("Running", "Succeeded")]
+    waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
+    if waiting and len(pods) - len(waiting) < (get_least(job) or len(pods)):
+        return f"runs and {get_name(waiting[0])} has no node"
+    idle = [pod for pod in waiting if has_room(rest, pod)]
+    if idle:
+        return f"runs and {get_name(idle[0])} has no node although there is room"
+    wrong = [pod for pod in pods if pod not in waiting and get_phase(pod) not in ("Running", "Succeeded")]
     if wrong:
         return f"runs and {get_name(wrong[0])} is {get_phase(wrong[0])}"
     if list_restarting(job):
@@ -121,5 +131,7 @@ def check_v1_stories_end_as_told(rest: Rest) -> Iterable[str]:
             if (read_policy(job).get("cleanPodPolicy") or "None") != "None":
                 continue
             phases = {get_phase(pod) for pod in pods}
+            if verdict == "Failed" and any(map(read_restarts, pods)):
+                continue  # for its backoffLimit, while all Pods ran
             if verdict not in phases and "deadline" not in str(list_conditions(job)):
                 yield f"{get_name(job)} is {verdict}, and its Pods are {sorted(phases)}"
