@@ -184,7 +184,11 @@ POD_SPEC: FidelityTable = {
     "resources": (R, "set resources on containers"),
     "restartPolicy": H,
     "runtimeClassName": (R, "there is only one way to run Pods here"),
-    "schedulerName": (A, "a Pod for another scheduler stays Pending"),
+    "schedulerName": (
+        A,
+        "`volcano` and `scheduler-plugins-scheduler` are the same as the default; "
+        "a Pod for another scheduler stays Pending",
+    ),
     "schedulingGates": H,
     "schedulingGroup": (R, "gangs come from the JobSet"),
     "securityContext": POD_SECURITY,
@@ -365,7 +369,10 @@ _RUN_POLICY: FidelityTable = {
     "backoffLimit": H,
     "cleanPodPolicy": H,
     "managedBy": (A, "a job that is managed by another controller is not processed"),
-    "schedulingPolicy": (A, "all Pods of a job start together; queues and priority classes are not used"),
+    "schedulingPolicy": (
+        A,
+        "`minAvailable` Pods start together, by default all; queues, priority classes and timeouts are not used",
+    ),
     "suspend": H,
     "ttlSecondsAfterFinished": H,
 }

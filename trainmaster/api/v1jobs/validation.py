@@ -89,6 +89,8 @@ def _check_policy(spec: Fields, before: Fields | None) -> Iterator[FieldError]:
         yield fields.invalid("spec.runPolicy.managedBy", manager, "field is immutable")
     for name in ("backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"):
         yield from _check_number(f"spec.runPolicy.{name}", policy.get(name))
+    scheduling: Fields = policy.get("schedulingPolicy") or NOTHING
+    yield from _check_number("spec.runPolicy.schedulingPolicy.minAvailable", scheduling.get("minAvailable"))
     for path, holder in (("spec.runPolicy", policy), ("spec", spec)):
         clean = holder.get("cleanPodPolicy")
         if clean is not None and clean not in CLEAN_POD_POLICIES:

@@ -253,6 +253,8 @@ class _Explainer:
             else:
                 steps = self._list_steps(verdict, room, questions)
                 unblock = [] if changes and len(steps) == 1 else steps or [find_advice(reason)]
+        elif verdict.kind is VerdictKind.STUCK:
+            unblock = self._list_steps(verdict, room) or [find_advice(reason)]
         return self._make(
             WAITING,
             sentence,
@@ -266,11 +268,11 @@ class _Explainer:
             facts=tuple(self._list_active_facts()),
         )
 
-    def _list_steps(self, verdict: SchedulingVerdict, room: NodeRoom, questions: WhatIf) -> list[str]:
-        """What removes the obstacles, in order, and what it waits for then."""
+    def _list_steps(self, verdict: SchedulingVerdict, room: NodeRoom, questions: WhatIf | None = None) -> list[str]:
+        """What removes the obstacles, in order, and what it waits for then, if that can be tried."""
         obstacles = list_all_obstacles(verdict, room)
         steps = [one.change.how if one.change is not None else one.advice for one in obstacles]
-        repaired = questions.find_repaired()
+        repaired = None if questions is None else questions.find_repaired()
         if repaired is not None and repaired[0].kind is VerdictKind.WAITS:
             text = describe_verdict(repaired[0], repaired[1], read_ledger(self._view).list_holders())
             steps.append(f"then it waits for its turn: {text}")

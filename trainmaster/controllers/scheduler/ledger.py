@@ -25,7 +25,7 @@ from trainmaster.api.devices import list_leased
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.pods.phases import OVER
 from trainmaster.api.pods.requests import Amounts, add, add_into, compute_maxima, count_requests
-from trainmaster.api.reading import read_status
+from trainmaster.api.reading import NOTHING, read_status
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.v1jobs.frameworks import REPLICA_TYPE
 from trainmaster.api.workloads import build_gang, read_gang, read_v1_gang
@@ -37,6 +37,8 @@ from trainmaster.jobs.models.v1jobs import MODELS
 K = TypeVar("K")
 V1_MODELS = {model.gvr: model for model in MODELS}
 SCHEDULER = "default-scheduler"
+SCHEDULERS = frozenset({SCHEDULER, "volcano", "scheduler-plugins-scheduler"})
+"""Whose Pods are placed here. The others are gang schedulers that v1 jobs name, and so is this one."""
 ALONE = (0, "")
 """The part of a Pod that is a gang of its own."""
 Place = tuple[str, str]
@@ -168,11 +170,12 @@ class Gang:
             if role.starts_first and role.width and role.name not in self.shape.complete
         )
 
-    def get_need(self) -> Amounts:
-        """What it will hold once its waiting Pods are bound: all requests, or the peak of what it may still need."""
-        return compute_maxima(add(self.uses, self.waits), self._get_peak())
+    def get_need(self, waits: Amounts, starting: Mapping[str, int] = NOTHING) -> Amounts:
+        """What it will hold once Pods with these requests are bound: all requests, or the peak of what it may still
+        need. `starting`: how many of them are not among those that start together, by role."""
+        return compute_maxima(add(self.uses, waits), self._get_peak(starting))
 
-    def _get_peak(self) -> Amounts:
+    def _get_peak(self, starting: Mapping[str, int] = NOTHING) -> Amounts:
         if self.shape is None or not self.shape.is_open:
             return {}
         needs = []
@@ -180,6 +183,8 @@ class Gang:
             part = self.parts.get((self.attempt, role.name))
             done = part.done if part is not None else 0
             left = 0 if role.name in self.shape.complete else role.count_left(done)
+            if role.is_partial:
+                left = max(left, (part.bound if part is not None else 0) + starting.get(role.name, 0))
             needs.append((role, {name: amount * left for name, amount in role.amounts.items()}))
         return get_peak(needs) if needs else {}
 
@@ -488,4 +493,4 @@ def _find_stage(pod: Pod, *, is_ganged: bool) -> PodStage | None:
         return PodStage.BOUND
     if phase in OVER or pod.is_deleting:
         return None
-    return PodStage.WAITING if pod.spec.get("schedulerName", SCHEDULER) == SCHEDULER else None
+    return PodStage.WAITING if pod.spec.get("schedulerName", SCHEDULER) in SCHEDULERS else None

@@ -5,17 +5,21 @@ The queue is visited from its head. A gang that fits is admitted; for a gang tha
 (`free_amounts`). Gangs that cannot start without a change (too large for the machine, or a selector that does not
 match) are skipped, so they do not block others. The pass stops early once nothing is left that any remaining gang could
 use.
+
+A v1 job that needs only some of its Pods (`minAvailable`) is admitted when those fit. Its other Pods start in later
+passes, as room appears; nothing is set aside for them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from trainmaster.api.devices import Device
 from trainmaster.api.node_policy import NO_POLICY, NodePolicy
-from trainmaster.api.pods.requests import GPU
+from trainmaster.api.pods.requests import GPU, Amounts, add, add_into
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.client.view import View
 from trainmaster.controllers.scheduler.ledger import Gang, GangPart, LedgerEntry, SchedulingLedger
@@ -59,11 +63,16 @@ class SchedulingVerdict:
     growth: Mapping[str, int] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
     position: int = 0
-    """From 1, for gangs that wait for resources."""
+    """From 1, for gangs that wait for resources; 0 for one that has started and lacks only Pods that it does not
+    need."""
     ahead: tuple[str, ...] = ()
     """The labels of the gangs directly ahead, nearest last; limited to `SHOWN`."""
     kept: Mapping[str, int] = field(default_factory=dict)
     """What is set aside for the gangs ahead."""
+    pods: Sequence[LedgerEntry] = ()
+    """The Pods that start, if the kind is FITS."""
+    waits: Mapping[str, int] = field(default_factory=dict)
+    """Their requests."""
 
 
 @dataclass(slots=True)
@@ -141,15 +150,14 @@ class SchedulingPass:
     def _visit(self, gang: Gang) -> None:
         verdict = self._judge(gang)
         if verdict.kind is VerdictKind.FITS:
-            count = sum(len(part.waiting) for _, part in gang.list_parts())
-            devices = self._take_devices(gang)
-            self._room.take(verdict.growth, gang.waits, {} if gang.uses else verdict.need)
-            self._bound += count
+            devices = self._take_devices(verdict.waits)
+            self._room.take(verdict.growth, verdict.waits, {} if gang.uses else verdict.need)
+            self._bound += len(verdict.pods)
             self._look.admitted.append((verdict, devices))
             return
         # A restarting gang keeps its place while its Pods are being created, unless it is blocked.
         is_restarting = verdict.kind is VerdictKind.SILENT and gang.is_restarting and not gang.is_blocked
-        if verdict.kind is VerdictKind.WAITS or is_restarting:
+        if verdict.position or is_restarting:
             self._room.keep(verdict.growth)
             self._ahead.append(gang.label)
             self._position += 1
@@ -163,8 +171,10 @@ class SchedulingPass:
         pods = [self._find_pod(next(iter(part.waiting.values()))) for part in _list_waiting_parts(gang)]
         if None in pods:
             return SchedulingVerdict(gang, VerdictKind.SILENT)
-        need = gang.get_need()
-        growth = {name: amount - gang.holds.get(name, 0) for name, amount in need.items()}
+        together, later = _split_waiting(gang)
+        waits = _sum_requests(together) if later else gang.waits
+        need = gang.get_need(waits)
+        growth = _get_growth(gang, need)
         obstacles, impossible = self._list_obstacles(pods), self._room.list_impossible(need)
         if obstacles or impossible:
             message = obstacles[0].message if obstacles else _list_insufficient(impossible)
@@ -173,11 +183,12 @@ class SchedulingPass:
             )
         if not gang.is_admitted and not self._is_whole(gang):
             return SchedulingVerdict(gang, VerdictKind.SILENT, need=need, growth=growth)
-        lacking = self._room.list_lacking(growth, gang.waits, {} if gang.uses else need)
-        if gang.waits.get(GPU, 0) > len(self._free_devices) and GPU not in lacking:
-            lacking.append(GPU)
+        if later and not together:
+            return self._judge_later(gang, later)
+        lacking = self._list_lacking(gang, need, growth, waits)
         if not lacking:
-            return SchedulingVerdict(gang, VerdictKind.FITS, need=need, growth=growth)
+            starting = together if later else gang.list_waiting()
+            return SchedulingVerdict(gang, VerdictKind.FITS, need=need, growth=growth, pods=starting, waits=waits)
         return SchedulingVerdict(
             gang,
             VerdictKind.WAITS,
@@ -189,6 +200,42 @@ class SchedulingPass:
             ahead=tuple(self._ahead[-SHOWN:]),
             kept=dict(self._room.kept),
         )
+
+    def _judge_later(self, gang: Gang, later: Sequence[LedgerEntry]) -> SchedulingVerdict:
+        """On a gang that has all Pods that it needs: which of the others fit."""
+        chosen: list[LedgerEntry] = []
+        waits: Amounts = {}
+        starting: Counter[str] = Counter()
+        lacking: dict[str, list[str]] = {}
+        need = gang.get_need(waits)
+        for entry in later:
+            role = entry.part[1]
+            if role in lacking:
+                continue
+            more = add(waits, entry.amounts)
+            starting[role] += 1
+            asked = gang.get_need(more, starting)
+            short = self._list_lacking(gang, asked, _get_growth(gang, asked), more)
+            if short:
+                starting[role] -= 1
+                # What is said if none fits.
+                need = need if chosen or lacking else asked
+                lacking[role] = short
+            else:
+                chosen.append(entry)
+                waits, need = more, asked
+        growth = _get_growth(gang, need)
+        if chosen:
+            return SchedulingVerdict(gang, VerdictKind.FITS, need=need, growth=growth, pods=chosen, waits=waits)
+        first = next(iter(lacking.values()))
+        message = _list_insufficient(first)
+        return SchedulingVerdict(gang, VerdictKind.WAITS, message, need=need, growth=growth, lacking=tuple(first))
+
+    def _list_lacking(self, gang: Gang, need: Amounts, growth: Amounts, waits: Amounts) -> list[str]:
+        lacking = self._room.list_lacking(growth, waits, {} if gang.uses else need)
+        if waits.get(GPU, 0) > len(self._free_devices) and GPU not in lacking:
+            lacking.append(GPU)
+        return lacking
 
     def _list_obstacles(self, pods: Sequence[Pod | None]) -> list[Obstacle]:
         """Those that do not depend on free resources."""
@@ -216,8 +263,8 @@ class SchedulingPass:
         pod = self._view.find(PODS, *entry.place)
         return Pod(pod) if pod is not None and pod["metadata"]["uid"] == entry.uid else None
 
-    def _take_devices(self, gang: Gang) -> list[Device]:
-        count = gang.waits.get(GPU, 0)
+    def _take_devices(self, waits: Mapping[str, int]) -> list[Device]:
+        count = waits.get(GPU, 0)
         taken, self._free_devices = self._free_devices[:count], self._free_devices[count:]
         return taken
 
@@ -228,6 +275,13 @@ def _find_unready(gang: Gang) -> SchedulingVerdict | None:
         text = "the job that the Pod names as its own does not exist"
         obstacle = Obstacle(text, f"0/1 nodes are available: {text}.", is_jobs=True)
         return SchedulingVerdict(gang, VerdictKind.STUCK, obstacle.message, (obstacle,))
+    shape = gang.shape
+    if shape is not None and shape.least > shape.width and not gang.is_admitted:
+        count = f"{shape.width} Pod{'s' if shape.width != 1 else ''}"
+        text = f"the job starts with {shape.least} Pods (schedulingPolicy.minAvailable) and has only {count}"
+        advice = f"set minAvailable to {shape.width} or less"
+        obstacle = Obstacle(f"{text}: {advice}", f"0/1 nodes are available: {text}.", advice, is_jobs=True)
+        return SchedulingVerdict(gang, VerdictKind.STUCK, obstacle.message, (obstacle,))
     if any(part.gated for part in _list_waiting_parts(gang)):
         return SchedulingVerdict(gang, VerdictKind.GATED, GATED)
     return None
@@ -235,6 +289,33 @@ def _find_unready(gang: Gang) -> SchedulingVerdict | None:
 
 def _list_waiting_parts(gang: Gang) -> Iterator[GangPart]:
     return (part for _, part in gang.list_parts() if part.waiting)
+
+
+def _split_waiting(gang: Gang) -> tuple[list[LedgerEntry], list[LedgerEntry]]:
+    """The waiting Pods that start together, and those that may start later; two empty lists if all start together."""
+    together: list[LedgerEntry] = []
+    later: list[LedgerEntry] = []
+    shape = gang.shape
+    if shape is None or not shape.least:
+        return together, later
+    for role in shape.roles:
+        part = gang.parts.get((gang.attempt, role.name))
+        if part is not None:
+            entries, missing = list(part.waiting.values()), max(0, role.count_left(part.done) - part.bound)
+            together += entries[:missing]
+            later += entries[missing:]
+    return together, later
+
+
+def _get_growth(gang: Gang, need: Amounts) -> Amounts:
+    return {name: amount - gang.holds.get(name, 0) for name, amount in need.items()}
+
+
+def _sum_requests(entries: Sequence[LedgerEntry]) -> Amounts:
+    total: Amounts = {}
+    for entry in entries:
+        add_into(total, entry.amounts)
+    return total
 
 
 def _list_insufficient(names: list[str]) -> str:

@@ -87,7 +87,7 @@ def _bind(view: View, look: PassResult, node: Node | None) -> Plan:
     draft = Draft()
     for verdict, devices in look.admitted:
         rest = list(devices)
-        for entry in verdict.gang.list_waiting():
+        for entry in verdict.pods:
             pod = _find_pod(view, entry)
             if pod is None:
                 continue

@@ -95,6 +95,8 @@ def _describe_impossible(verdict: SchedulingVerdict, room: NodeRoom) -> Obstacle
 
 
 def _describe_position(verdict: SchedulingVerdict, apart: str) -> str:
+    if not verdict.position:
+        return ""
     if verdict.position > SHOWN:
         return f"behind {SHOWN} others or more in the queue"
     number = _ORDINALS[verdict.position - 1] if verdict.position <= len(_ORDINALS) else f"{verdict.position}th"

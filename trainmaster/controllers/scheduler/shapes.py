@@ -41,10 +41,16 @@ class GangRole:
     """It does not depend on another role."""
     after: frozenset[str]
     """Roles that are complete before it starts."""
+    least: int
+    """How many of its Pods have to start together with the others: usually all, that is, `width`."""
+
+    @property
+    def is_partial(self) -> bool:
+        return self.least < self.width
 
     def count_left(self, succeeded: int) -> int:
-        """The maximum number of Pods that it may still have at one time."""
-        return max(0, min(self.width, self.total - succeeded))
+        """How many Pods that have to run at the same time it may still have."""
+        return max(0, min(self.least, self.total - succeeded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,12 @@ class GangShape:
     roles: tuple[GangRole, ...]
     complete: frozenset[str]
     """Roles whose Jobs in this attempt have all succeeded, even if their Pods were deleted since."""
+    least: int = 0
+    """How many Pods have to start together according to the job; 0 for all."""
+
+    @property
+    def width(self) -> int:
+        return sum(role.width for role in self.roles)
 
 
 def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
@@ -92,7 +104,8 @@ def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
 
 
 def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
-    """The same for a v1 job: its replica types are the roles, and all of them start together."""
+    """The same for a v1 job: its replica types are the roles. All of them start together, or as many Pods as the job
+    needs, first those that decide about it."""
     generation, roles, priority = _read_spec(job, before, _read_v1_roles, _read_v1_priority)
     started = read_text(job.status, "startTime")
     return GangShape(
@@ -107,6 +120,7 @@ def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
         priority=priority,
         roles=roles,
         complete=frozenset(),
+        least=job.min_available,
     )
 
 
@@ -128,7 +142,10 @@ def _read_v1_priority(job: V1Job) -> int:
 
 
 def _read_v1_roles(job: V1Job) -> Iterator[GangRole]:
+    missing = job.min_available or sum(replica.count for replica in job.replicas.values())
     for replica in job.replicas.values():
+        least = min(replica.count, missing)
+        missing -= least
         yield GangRole(
             name=replica.word,
             replicas=1,
@@ -137,6 +154,7 @@ def _read_v1_roles(job: V1Job) -> Iterator[GangRole]:
             amounts=count_requests(replica.pod_spec),
             starts_first=True,
             after=frozenset(),
+            least=least,
         )
 
 
@@ -162,14 +180,16 @@ def _read_roles(jobset: JobSet) -> Iterator[GangRole]:
         parallelism = int(job.get("parallelism", 1))
         completions = int(job.get("completions", parallelism))
         replicas = int(entry.get("replicas", 1))
+        width = replicas * min(parallelism, completions)
         yield GangRole(
             name=entry["name"],
             replicas=replicas,
-            width=replicas * min(parallelism, completions),
+            width=width,
             total=replicas * completions,
             amounts=count_requests(_get_pod_spec(entry)),
             starts_first=not entry.get("dependsOn") and (number == 0 or not in_order),
             after=after[entry["name"]],
+            least=width,
         )
 
 

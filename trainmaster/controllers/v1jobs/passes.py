@@ -325,6 +325,9 @@ class V1Pass:
             self.draft.wake_after(_CONFLICT_SECONDS)
             return
         pending = [pod for pod in self._children.pods if pod.phase == "Pending" and not pod.is_deleting]
+        if 0 < self._job.min_available <= sum(bool(pod.node) for pod in self._children.pods):
+            # It has started, and does not wait for the other Pods.
+            pending = [pod for pod in pending if pod.node]
         # On a cluster, which has a scheduler of its own, only the condition says it.
         reasons = (*map(_find_reason, pending), *map(_find_obstacle, pending))
         waiting = next(filter(None, reasons), None)

@@ -104,6 +104,11 @@ class V1Job(TrainingJob):
         return str(self.policy.get("cleanPodPolicy") or self.spec.get("cleanPodPolicy") or "None")
 
     @property
+    def min_available(self) -> int:
+        """How many Pods have to start together (`schedulingPolicy`); 0 for all."""
+        return count((self.policy.get("schedulingPolicy") or NOTHING).get("minAvailable"))
+
+    @property
     def backoff_limit(self) -> int | None:
         return self.policy.get("backoffLimit")
 

@@ -10,6 +10,7 @@ from trainmaster.api import labels
 from trainmaster.api.devices import Device, list_leased, render_devices
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
+from trainmaster.api.v1jobs.frameworks import API_VERSION, PYTORCH, REPLICA_TYPE
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER, REPORT
 from trainmaster.controllers.waiting import find_annotated
 from trainmaster.engine.plan import Plan
@@ -63,6 +64,25 @@ class Stage(World):
     ) -> list[str]:
         jobset = self.add_jobset(name, make_role("node", nodes, None, **requests), restarts=restarts)
         return self.add_pods(jobset, "node", priority=priority)
+
+    def add_v1_job(self, name: str, least: int, replicas: dict[str, int], **requests: str) -> list[str]:
+        """A PyTorchJob with `minAvailable`, and its Pods."""
+        container = {"name": "pytorch", "resources": {"requests": translate(requests)}}
+        template = {"spec": {"containers": [container]}}
+        types = {kind: {"replicas": count, "template": template} for kind, count in replicas.items()}
+        meta = {"name": name, "namespace": "default", "creationTimestamp": self._tick(), "generation": 1}
+        policy = {"schedulingPolicy": {"minAvailable": least}}
+        job = self.add(PYTORCH.gvr, {"metadata": meta, "spec": {PYTORCH.replicas_field: types, "runPolicy": policy}})
+        owner = {"apiVersion": API_VERSION, "kind": PYTORCH.kind, "uid": job["metadata"]["uid"], "controller": True}
+        names = [f"{name}-{kind.lower()}-{index}" for kind, count in replicas.items() for index in range(count)]
+        for pod in names:
+            marks = {REPLICA_TYPE: pod.split("-")[-2]}
+            pod_meta = {"name": pod, "namespace": "default", "labels": marks, "ownerReferences": [owner]}
+            self.add(PODS, {"metadata": pod_meta, "spec": template["spec"]})
+        return names
+
+    def list_bound(self, *names: str) -> list[str]:
+        return [name for name in names if self.get(PODS, name)["spec"].get("nodeName")]
 
     def look(self) -> Plan:
         """Passes until nothing changes; what the last one that wrote did."""

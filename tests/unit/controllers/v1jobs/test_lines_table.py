@@ -1,7 +1,4 @@
-"""Every line of the conformance checklist for training-operator has a test or a recorded case.
-
-The lines S, about the SDK, are with its tests.
-"""
+"""Every line of the conformance checklist for training-operator has a test or a recorded case."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ FILES = (
     *sorted(Path(__file__).parent.glob("test_lines_[!t]*.py")),
     TESTS / "unit" / "api" / "v1jobs" / "test_lines_admission.py",
     TESTS / "flow" / "test_v1_flow.py",
+    TESTS / "e2e" / "test_training_sdk.py",
 )
 LINES = (
     *(f"C{number:02}" for number in (*range(1, 14), *range(20, 32), *range(40, 44))),
@@ -26,6 +24,7 @@ LINES = (
     *(f"T{number:02}" for number in range(1, 9)),
     *(f"M{number:02}" for number in range(1, 8)),
     *("X01", "X02", "D01", "D02", "J01"),
+    *(f"S{number:02}" for number in range(1, 10)),
 )
 RECORDED = {
     "C03": "1.8/clean-tf-running",
@@ -36,7 +35,7 @@ RECORDED = {
 
 
 def list_tested() -> set[str]:
-    names = re.findall(r"^def test_((?:[cptmxdj]\d\d_)+)", "".join(map(Path.read_text, FILES)), re.MULTILINE)
+    names = re.findall(r"^def test_((?:[cptmxdjs]\d\d_)+)", "".join(map(Path.read_text, FILES)), re.MULTILINE)
     return {line.upper() for name in names for line in name.rstrip("_").split("_")}
 
 
