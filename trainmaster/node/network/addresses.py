@@ -31,6 +31,8 @@ API_ADDRESS, API_PORT = "10.96.0.1", 443
 """The address of the Service `kubernetes` on clusters; here a relay to the API server, on each Pod's loopback."""
 PROXY_ADDRESS, PROXY_PORT = "10.96.0.2", 3128
 CLUSTER_DOMAIN = "svc.cluster.local"
+_MOST_DIRECT = 64
+"""How many lines of hosts, and how many Services, NO_PROXY lists."""
 
 Line = tuple[str, ...]
 """An address and its names."""
@@ -213,15 +215,19 @@ class EgressRoutes:
             return ()
         return ((API_ADDRESS, *build_service_names("kubernetes", "default", "default")),)
 
-    def build_variables(self, hosts: Sequence[Line], *, tenant: bool = False) -> dict[str, str]:
-        """For pip, curl, git etc. Upper case only: gRPC reads the lower-case names, and must not."""
+    def build_variables(
+        self, hosts: Sequence[Line], services: Sequence[str] = (), *, tenant: bool = False
+    ) -> dict[str, str]:
+        """For pip, curl, git etc. Upper case only: gRPC reads the lower-case names, and must not. The Pod's own address
+        is listed, because some clients do not know networks."""
         if not self.has_proxy(tenant=tenant):
             return {}
         proxy = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
         direct = ["localhost", "127.0.0.1", "::1", API_ADDRESS, POD_NETWORK, ".svc", ".cluster.local"]
-        direct += dict.fromkeys(
-            name for line in (*self.build_lines(), *hosts[:64]) for name in line[1:] if name.count(".") < 2
-        )
+        direct += [line[0] for line in hosts[:1]]
+        lines = (*self.build_lines(), *hosts[:_MOST_DIRECT])
+        names = [name for line in lines for name in line[1:] if name.count(".") < 2]
+        direct += dict.fromkeys([*names, *services[:_MOST_DIRECT]])
         skipped = ",".join(direct)
         return {
             "HTTP_PROXY": proxy,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import orjson
 
+from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOB_SETS, NAMESPACES
 from trainmaster.api.status import NotFound
@@ -58,6 +59,8 @@ class NetworkLeases:
     hide: tuple[str, ...] = ()
     services: dict[str, tuple[Line, ...]] = field(default_factory=dict)
     """By namespace: hosts lines of its Services (maintained by `service_names`)."""
+    followed: dict[tuple[str, str], Object] = field(default_factory=dict)
+    """By namespace and name: Services whose names are in hosts files (maintained by `service_names`)."""
     _given: dict[str, tuple[Line, ...]] = field(default_factory=dict)
     """The lines that a Pod has, by uid."""
     _ports: PortLeases = field(default_factory=PortLeases)
@@ -90,8 +93,20 @@ class NetworkLeases:
             return Site(directory, self.level, api=self._find_api(uid), variables=variables)
         hosts = await self._build_hosts(pod)
         is_tenants = bool(await self.find_segment(pod))
-        proxied = {**self.egress_routes.build_variables(hosts, tenant=is_tenants), **variables}
-        return Site(directory, self.level, address=hosts[0][0], api=self.egress_routes.api, variables=proxied)
+        proxied = self.egress_routes.build_variables(hosts, self._list_service_names(pod), tenant=is_tenants)
+        return Site(
+            directory, self.level, address=hosts[0][0], api=self.egress_routes.api, variables={**proxied, **variables}
+        )
+
+    def _list_service_names(self, pod: Pod) -> list[str]:
+        """Of the Pod's namespace, those of its own job first."""
+        gang = read_v1_gang(pod.raw)
+        own: list[str] = []
+        others: list[str] = []
+        for (namespace, name), service in self.followed.items():
+            if namespace == pod.namespace:
+                (own if gang and read_v1_gang(service) == gang else others).append(name)
+        return [*own, *others]
 
     def _find_api(self, uid: str) -> tuple[str, int] | None:
         """On the machine's own network: the Pod's relay."""

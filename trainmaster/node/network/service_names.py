@@ -40,7 +40,6 @@ class ServiceNames:
     places: NetworkLeases
     list_pods: Callable[[], Iterable[Pod]]
     """The Pods of this node in the API."""
-    _services: dict[tuple[str, str], Object] = field(default_factory=dict)
     _changed: set[str] = field(default_factory=set)
     """Namespaces whose lines may have changed."""
     _unsure: dict[str, Pod] = field(default_factory=dict)
@@ -58,26 +57,26 @@ class ServiceNames:
         await follow(self.client, self.clock, SERVICES, self._take_all, change)
 
     async def _take_all(self, services: list[Object]) -> None:
-        self._changed |= {namespace for namespace, _ in self._services}
-        self._services = {_get_key(service): service for service in services if is_followed(service)}
-        self._changed |= {namespace for namespace, _ in self._services}
+        self._changed |= {namespace for namespace, _ in self.places.followed}
+        self.places.followed = {_get_key(service): service for service in services if is_followed(service)}
+        self._changed |= {namespace for namespace, _ in self.places.followed}
         self._news.set()
 
     def _take(self, service: Object, *, gone: bool) -> None:
         key = _get_key(service)
-        known = key in self._services
+        known = key in self.places.followed
         if gone or not is_followed(service):
-            self._services.pop(key, None)
+            self.places.followed.pop(key, None)
         else:
-            self._services[key] = service
-        if known or key in self._services:
+            self.places.followed[key] = service
+        if known or key in self.places.followed:
             self._changed.add(key[0])
             self._news.set()
 
     def note(self, pod: Pod) -> None:
         """The Pod was created, changed or deleted."""
         namespace, labels = pod.namespace, pod.labels
-        for (where, _), service in self._services.items():
+        for (where, _), service in self.places.followed.items():
             # A selector that no longer matches is recognized by its keys.
             if where == namespace and any(key in labels for key in service["spec"]["selector"]):
                 self._changed.add(namespace)
@@ -119,7 +118,7 @@ class ServiceNames:
     def _build_lines(self, namespace: str, pods: Iterable[Pod]) -> tuple[Line, ...]:
         members = [pod for pod in pods if _is_running(pod)]
         found: list[Line] = []
-        for (where, _), service in sorted(self._services.items(), key=lambda item: item[0]):
+        for (where, _), service in sorted(self.places.followed.items(), key=lambda item: item[0]):
             if where == namespace:
                 shown = [(pod, self.places.find_address(pod)) for pod in members if _is_published(service, pod)]
                 found += build_service_lines([service], shown, namespace)

@@ -1,4 +1,4 @@
-"""Ports on a shared network: one job uses the same one in all its Pods, and no two jobs the same."""
+"""Ports on a shared network, one for all Pods of a job; and the names that Pods do not reach through the proxy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from trainmaster.api.meta import Object
+from trainmaster.api.status import NotFound
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.node.shims.pod_directory import FoundPod
-from trainmaster.shim.protocol import PLAIN
+from trainmaster.node.workloads import Workloads
+from trainmaster.shim.protocol import FULL, PLAIN
 
 pytestmark = pytest.mark.unit
 
@@ -51,3 +54,28 @@ def test_leases_of_single_pods_and_of_the_whole_job_are_known_after_a_restart(tm
     after.restore(pod, FoundPod(pod.uid, alive=True, rebooted=False, pod=None, attempts=()))
     again = asyncio.run(after.build_site(pod, {}))
     assert [again.lease_port(*one) for one in asked] == ports
+
+
+def make_service(name: str, job: str = "", namespace: str = "ns") -> Object:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": job, "uid": job, "controller": True}
+    meta: Object = {"name": name, "namespace": namespace}
+    return {"metadata": {**meta, "ownerReferences": [owner]} if job else meta}
+
+
+class Desert:
+    """A client of a server that has no objects."""
+
+    async def get(self, *_: object) -> Object:
+        raise NotFound(404, "NotFound", "gone")
+
+
+def test_services_are_reached_without_the_proxy_those_of_the_own_job_first(tmp_path: Path) -> None:
+    client = cast(Any, Desert())
+    leases = NetworkLeases(tmp_path, client, Workloads(client), FULL)
+    others = [make_service(f"other-{number:03d}", "b") for number in range(100)]
+    own = [make_service("a-master-0", "a"), make_service("a-worker-0", "a"), make_service("far", namespace="elsewhere")]
+    leases.followed = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in (*others, *own)}
+    site = asyncio.run(leases.build_site(make_pod("a", "worker-0"), {}))
+    direct = site.variables["NO_PROXY"].split(",")
+    assert {"a-master-0", "a-worker-0", "other-000", site.address} <= set(direct) and "far" not in direct
+    assert len(direct) < 90, "a variable has a limited length"
