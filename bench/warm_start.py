@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.node.shims import Shims, supervising
-from tools.frameworks import find_frameworks
+from tools.frameworks import TOOL, find_environment
 from trainmaster.node.images import layers
 from trainmaster.node.shims.warm import IMPORTS, WarmZygote
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Mount, SandboxSpec
@@ -156,7 +156,7 @@ async def measure(field: Field, level: str, count: int) -> dict[str, list[Round]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prefix", default=str(find_frameworks() or ""), help="an environment with torch")
+    parser.add_argument("--prefix", default=str(find_environment(TOOL) or ""), help="an environment with torch")
     parser.add_argument("--level", default=FULL if os.geteuid() == 0 else PLAIN, choices=(FULL, PLAIN))
     parser.add_argument("--count", type=int, default=5)
     options = parser.parse_args()

@@ -14,11 +14,13 @@ import time
 from pathlib import Path
 
 from tools.cache import Cache, cache_root, content_hash
-from tools.frameworks import PINS, correct_paths, find_frameworks
+from tools.frameworks import ENVIRONMENTS, correct_paths
+from tools.frameworks import TOOL as FRAMEWORKS
+from tools.frameworks import find_environment as find_test_environment
 
 TOOL = "demo"
 NEEDED_GB = 8.0
-_PINS = tuple(pin for pin in PINS if pin.startswith(("torch==", "numpy")))
+_PINS = tuple(pin for pin in ENVIRONMENTS[FRAMEWORKS].pins if pin.startswith(("torch==", "numpy")))
 
 
 class NoEnvironment(Exception):
@@ -29,7 +31,7 @@ def find_environment() -> Path | None:
     """The prefix of an environment with torch; None when one must be made."""
     if importlib.util.find_spec("torch"):
         return Path(sys.prefix)
-    return find_frameworks() or _open_cache().find(TOOL, _get_key())
+    return find_test_environment(FRAMEWORKS) or _open_cache().find(TOOL, _get_key())
 
 
 def make_environment() -> Path:

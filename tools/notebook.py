@@ -70,14 +70,14 @@ def main(arguments: list[str]) -> int:
         execute(Path(arguments[0]), Path(arguments[1]))
         return 0
     sys.path.insert(0, str(ROOT))
-    from tools.frameworks import ensure_sdk  # noqa: PLC0415  (run as a script, the root is not on the path)
+    from tools.frameworks import SDK, ensure_environment  # noqa: PLC0415  (run as a script, the root is not on the path)
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         trainmaster = [sys.executable, "-m", "trainmaster.cli"]
         subprocess.run([*trainmaster, "up", "--detach", "--home", str(home)], check=True, cwd=ROOT)
         try:
-            done = run_in_sdk(ensure_sdk(), home, NOTEBOOK, NOTEBOOK)
+            done = run_in_sdk(ensure_environment(SDK), home, NOTEBOOK, NOTEBOOK)
         finally:
             subprocess.run([*trainmaster, "down", "--stop-jobs", "--home", str(home)], check=True, cwd=ROOT)
     print(done.stderr if done.returncode else f"wrote {NOTEBOOK.relative_to(ROOT)}")

@@ -168,19 +168,17 @@ class Toolbox:
             "debian-kubectl": self.ensure_debian_kubectl,
             "promtool": self.ensure_promtool,
             "setuptools": self.ensure_build_backend,
-            frameworks.SDK: self.ensure_sdk,
-            frameworks.TRAINING_SDK: self.ensure_training_sdk,
-            frameworks.TENSORFLOW: self.ensure_tensorflow,
         }
         for tool, ensure in others.items():
             try:
                 ensure()
             except Unavailable as error:
                 missing.append(Missing(tool, str(error)))
-        try:
-            self.ensure_frameworks()
-        except Unavailable as error:
-            missing.append(Missing(frameworks.TOOL, str(error)))
+        for tool in (frameworks.SDK, frameworks.TRAINING_SDK, frameworks.TENSORFLOW, frameworks.TOOL):
+            try:
+                self.ensure_environment(tool)
+            except Unavailable as error:
+                missing.append(Missing(tool, str(error)))
         self._reasons.parent.mkdir(parents=True, exist_ok=True)
         self._reasons.write_text(json.dumps({item.tool: item.reason for item in missing}))
         return missing
@@ -261,27 +259,9 @@ class Toolbox:
 
         return self.cache.ensure(tool, content_hash([package, "1"]), make) / "usr" / "bin" / program
 
-    def ensure_sdk(self) -> Path:
+    def ensure_environment(self, name: str) -> Path:
         try:
-            return frameworks.ensure_sdk(self.cache, self.say)
-        except frameworks.NotInstalled as error:
-            raise Unavailable(str(error)) from None
-
-    def ensure_training_sdk(self) -> Path:
-        try:
-            return frameworks.ensure_training_sdk(self.cache, self.say)
-        except frameworks.NotInstalled as error:
-            raise Unavailable(str(error)) from None
-
-    def ensure_tensorflow(self) -> Path:
-        try:
-            return frameworks.ensure_tensorflow(self.cache, self.say)
-        except frameworks.NotInstalled as error:
-            raise Unavailable(str(error)) from None
-
-    def ensure_frameworks(self) -> Path:
-        try:
-            return frameworks.ensure_frameworks(self.cache, self.say)
+            return frameworks.ensure_environment(name, self.cache, self.say)
         except frameworks.NotInstalled as error:
             raise Unavailable(str(error)) from None
 

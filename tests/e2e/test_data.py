@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.shell import Person
 from tests.support.server import clean_environ, command
-from tools.frameworks import find_frameworks
+from tools.frameworks import TOOL, find_environment
 
 pytestmark = pytest.mark.e2e
 
@@ -53,7 +53,7 @@ def test_a_script_finds_its_data_and_its_model_and_its_files_are_kept(person: Pe
     put_model(owner)
     (project / "train.py").write_text(SCRIPT)
     (data / "rows.csv").write_text("1\n2\n")
-    prefix = find_frameworks()
+    prefix = find_environment(TOOL)
     python = "python" if prefix is None else str(prefix / "bin" / "python")
     done = subprocess.run(
         command("run", "--name", "mine", "--volume", "../data", "--", python, "train.py"),

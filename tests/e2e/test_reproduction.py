@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from tests.e2e.shell import PAUSE, Person
-from tools.frameworks import find_sdk
-from tools.toolbox import Toolbox
+from tests.support.environments import find_or_skip
+from tools.frameworks import SDK
 
 pytestmark = pytest.mark.e2e
 
@@ -216,9 +216,7 @@ TrainerClient().train("plain", trainer=trainer, options=options)
 
 
 def test_deadline_and_ttl_can_be_said_in_python(owner: Person, tmp_path: Path) -> None:
-    sdk = find_sdk()
-    if sdk is None:
-        pytest.skip(Toolbox().why_missing("sdk"))
+    sdk = find_or_skip(SDK)
     program = tmp_path / "program.py"
     program.write_text(SDK_PROGRAM)
     root = Path(__file__).parents[2]

@@ -20,9 +20,9 @@ import pytest
 
 from tests.house.tree import ROOT
 from tests.support.clients import Raw
+from tests.support.environments import find_or_skip
 from tests.support.server import ServerProcess, clean_environ, command, start_server
 from tools import frameworks
-from tools.toolbox import Toolbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -80,10 +80,7 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    environments = {frameworks.TOOL: frameworks.find_frameworks(), frameworks.TENSORFLOW: frameworks.find_tensorflow()}
-    for tool, found in environments.items():
-        if found is None:
-            pytest.skip(Toolbox().why_missing(tool))
+    environments = {tool: find_or_skip(tool) for tool in (frameworks.TOOL, frameworks.TENSORFLOW)}
     open_to_all = {"TRAINMASTER_REST_SIGN_UP": "true"}
     with start_server(tmp_path_factory.mktemp("rest") / "home", environ=open_to_all) as server:
         context = ssl.create_default_context(cafile=str(server.ca))

@@ -12,9 +12,9 @@ import pytest
 
 from tests.house.tree import ROOT
 from tests.support.clients import Raw
+from tests.support.environments import find_or_skip
 from tests.support.sdk import Sdk, find_sdk_or_skip
-from tools.frameworks import TOOL, find_frameworks
-from tools.toolbox import Toolbox
+from tools.frameworks import TOOL
 
 pytestmark = pytest.mark.e2e
 
@@ -412,11 +412,8 @@ def test_packages_of_a_runtime_are_printed_by_a_job_of_its_own(sdk: Sdk) -> None
 
 
 def test_functions_run_under_torchrun_and_mpirun(sdk: Sdk, raw: Raw) -> None:
-    frameworks = find_frameworks()
-    if frameworks is None:
-        pytest.skip(Toolbox().why_missing(TOOL))
     images = {"*pytorch/pytorch*": "frameworks", "*/trainer/deepspeed-runtime*": "frameworks"}
-    write_rules(raw, {"frameworks": frameworks}, images)
+    write_rules(raw, {"frameworks": find_or_skip(TOOL)}, images)
     sdk.run(
         "mpi",
         """

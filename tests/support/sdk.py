@@ -18,10 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 
-import pytest
-
-from tools.frameworks import SDK, TRAINING_SDK, find_sdk, find_training_sdk
-from tools.toolbox import Toolbox
+from tests.support.environments import find_or_skip
+from tools.frameworks import SDK, TRAINING_SDK
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRELUDE = r"""
@@ -68,17 +66,11 @@ def until(condition):
 
 
 def find_sdk_or_skip() -> Path:
-    return _require(SDK, find_sdk())
+    return find_or_skip(SDK)
 
 
 def find_training_sdk_or_skip() -> Path:
-    return _require(TRAINING_SDK, find_training_sdk())
-
-
-def _require(tool: str, found: Path | None) -> Path:
-    if found is None:
-        pytest.skip(Toolbox().why_missing(tool))
-    return found
+    return find_or_skip(TRAINING_SDK)
 
 
 def build_environ(folder: Path, home: Path, **more: str) -> dict[str, str]:

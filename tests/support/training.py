@@ -21,14 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.support.clients import Raw, Target
+from tests.support.environments import find_or_skip
 from tests.support.leaks import assert_nothing_left, list_marked, take_stock
 from tests.support.server import ServerProcess, launch_server
-from tools.frameworks import TOOL, find_frameworks
-from tools.toolbox import Toolbox
+from tools.frameworks import TOOL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -60,14 +59,15 @@ class Lab:
         """Every image is the frameworks' environment."""
         self.raw.create(_RULES, {"metadata": {"name": "image-rules"}, "data": self._build_rules()})
 
-    def _build_rules(self, *first: Object) -> Object:
+    def _build_rules(self, *first: Object, **prefixes: Path) -> Object:
         rules = [*first, {"image": "*", "environment": "frameworks"}]
-        table = {"environments": {"frameworks": {"path": str(self._frameworks)}}, "rules": rules}
+        environments = {"frameworks": self._frameworks, **prefixes}
+        table = {"environments": {name: {"path": str(path)} for name, path in environments.items()}, "rules": rules}
         return {"rules.yaml": json.dumps(table)}
 
-    def change_rules(self, *first: Object) -> None:
-        """Adds rules before the one for all images."""
-        self.raw.merge(f"{_RULES}/image-rules", {"data": self._build_rules(*first)})
+    def change_rules(self, *first: Object, **prefixes: Path) -> None:
+        """Adds rules before the one for all images, and the environments that they name."""
+        self.raw.merge(f"{_RULES}/image-rules", {"data": self._build_rules(*first, **prefixes)})
 
     # ---- jobs --------------------------------------------------------------
 
@@ -184,9 +184,7 @@ class Lab:
 @contextmanager
 def training(home: Path, **environ: str) -> Iterator[Lab]:
     """`environ`: settings of the server, TRAINMASTER_NODE_ISOLATION="plain" for example."""
-    frameworks = find_frameworks()
-    if frameworks is None:
-        pytest.skip(Toolbox().why_missing(TOOL))
+    frameworks = find_or_skip(TOOL)
     group = hashlib.sha256(os.fspath((home / "pods").resolve()).encode()).hexdigest()[:8]
     before = {mark: take_stock(mark) for mark in (str(home), group)}
     lab = Lab(home, environ, frameworks)

@@ -105,8 +105,8 @@ def test_without_a_usable_go_one_is_installed_into_the_cache(
 def test_what_cannot_be_had_is_named_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     box = Toolbox(Cache(tmp_path / "cache"), say=silent)
-    for step in ("ensure_go", "ensure_frameworks", "ensure_sdk", "ensure_training_sdk", "ensure_tensorflow"):
-        monkeypatch.setattr(box, step, lambda: (_ for _ in ()).throw(Unavailable("no network")))
+    for step in ("ensure_go", "ensure_environment"):
+        monkeypatch.setattr(box, step, lambda *_: (_ for _ in ()).throw(Unavailable("no network")))
     missing = {item.tool: item.reason for item in box.ensure(["etcd"])}
     assert (missing["etcd"], missing["frameworks"]) == ("no network", "no network")
     assert "no Debian" in missing["debian-kubectl"]
