@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -93,5 +93,40 @@ def test_mpirun_of_a_suspended_and_resumed_mpijob_starts_its_ranks_in_the_worker
     losses = [float(found) for found in LOSS.findall(log)]
     assert len(losses) > 5 and losses[-1] < losses[0] / 2, log
     kubectl(lab, "delete", "mpijob/mpi-v1", "configmap/mpi")
-    own = ("get", "pods", "-o", "name", "-l", "training.kubeflow.org/job-name=mpi-v1")
-    lab.wait_until(lambda: not kubectl(lab, *own), "its Pods are gone")
+    lab.wait_until(lambda: not lab.list_v1_pods("mpi-v1"), "its Pods are gone")
+
+
+def check_example(lab: Lab, folder: str, job: str, lines: Mapping[str, str]) -> None:
+    """It succeeds, each Pod has printed its line, the loss fell, and nothing of it is left after `delete -k`."""
+    name = job.partition("/")[2]
+    kubectl(lab, "apply", "-k", str(EXAMPLES / "v1" / folder))
+    try:
+        kubectl(lab, "wait", "--for=condition=Succeeded", job, f"--timeout={lab.limit:.0f}s")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{kubectl(lab, 'describe', job)}\n{read_v1_logs(lab, name)}") from None
+    logs = {pod: kubectl(lab, "logs", pod) for pod in lines}
+    assert [pod for pod, line in lines.items() if line not in logs[pod]] == [], logs
+    losses = [float(found) for log in logs.values() for found in LOSS.findall(log)]
+    assert len(losses) > 5 and losses[-1] < losses[0] / 2, logs
+    remove_example(lab, folder, name)
+
+
+def read_v1_logs(lab: Lab, name: str) -> str:
+    """Of all Pods that the job has at the moment."""
+    return "".join(lab.read_log(pod, pod["spec"]["containers"][0]["name"]) for pod in lab.list_v1_pods(name))
+
+
+def remove_example(lab: Lab, folder: str, name: str) -> None:
+    kubectl(lab, "delete", "-k", str(EXAMPLES / "v1" / folder))
+    lab.wait_until(lambda: not lab.list_v1_pods(name), "its Pods are gone")
+
+
+def test_replicas_of_an_xgboostjob_meet_at_the_tracker_of_the_master(lab: Lab) -> None:
+    names = {"master-0": 0, "worker-0": 1, "worker-1": 2}
+    lines = {f"xgboost-v1-{name}": f"replica {rank} of 3 has joined" for name, rank in names.items()}
+    check_example(lab, "xgboost", "xgboostjob/xgboost-v1", lines)
+
+
+def test_workers_of_a_jaxjob_meet_at_the_coordinator(lab: Lab) -> None:
+    lines = {f"jax-v1-worker-{rank}": f"process {rank} of 2 sees 2 devices" for rank in (0, 1)}
+    check_example(lab, "jax", "jaxjob/jax-v1", lines)

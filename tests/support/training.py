@@ -103,7 +103,13 @@ class Lab:
         self.raw.merge(f"{_TRAINJOBS}/{name}", {"spec": spec})
 
     def list_pods(self, name: str) -> list[Object]:
-        items: list[Object] = self.raw.get(f"{_CORE}/pods?labelSelector=jobset.sigs.k8s.io/jobset-name={name}")["items"]
+        return self._select_pods(f"jobset.sigs.k8s.io/jobset-name={name}")
+
+    def list_v1_pods(self, name: str) -> list[Object]:
+        return self._select_pods(f"training.kubeflow.org/job-name={name}")
+
+    def _select_pods(self, selector: str) -> list[Object]:
+        items: list[Object] = self.raw.get(f"{_CORE}/pods?labelSelector={selector}")["items"]
         return items
 
     def wait_until(self, wanted: Callable[[], Any], what: str) -> Any:
@@ -133,8 +139,8 @@ class Lab:
             lines += [pod["metadata"]["name"], json.dumps(pod["status"]), self.read_log(pod)[-3000:]]
         return "\n".join(lines)
 
-    def read_log(self, pod: Object) -> str:
-        code, text = self.raw.call("GET", f"{_CORE}/pods/{pod['metadata']['name']}/log?container=node")
+    def read_log(self, pod: Object, container: str = "node") -> str:
+        code, text = self.raw.call("GET", f"{_CORE}/pods/{pod['metadata']['name']}/log?container={container}")
         return str(text) if code == 200 else ""
 
     def read_logs(self, name: str) -> str:
