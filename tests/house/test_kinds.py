@@ -7,12 +7,13 @@ What differs between kinds stands in `api.declaring.kinds.Kind`; who means one c
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.house.tree import list_python, parse
+from tests.house.tree import ROOT, list_python, parse
 from trainmaster.api.declaring import catalogue
 
 pytestmark = pytest.mark.unit
@@ -68,3 +69,10 @@ def test_names_are_seen() -> None:
         '"""pods"""\nA = ("pods", "x")\nB = GVR("", "v1", "jobs/status")\nC = "batch/jobs"\nD = f"{x} pods"'
     )
     assert sorted(find_names(tree)) == [(2, "pods"), (3, "jobs/status"), (4, "batch/jobs")]
+
+
+def test_the_page_names_every_kind_with_its_version() -> None:
+    page = (ROOT / "docs" / "kinds.md").read_text()
+    kinds = catalogue.build().kinds
+    assert [kind.kind for kind in kinds if not re.search(rf"\b{kind.kind}\b", page)] == []
+    assert {kind.api_version for kind in kinds if f"`{kind.api_version}`" not in page} == set()
