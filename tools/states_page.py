@@ -126,6 +126,7 @@ _EVENTS = {
 }
 _V1_EVENTS = {
     "FailedCreate": "`FailedCreatePod` or `FailedCreateService` on the job",
+    "FailedValidation": "`PyTorchJobFailedValidation` (with the kind) on the job",
     "LeftoverPod": "none on the job",
 }
 _OWN_EVENT = ("JobSetMissing", "JobSetTerminating")

@@ -35,6 +35,9 @@ WAITING: Mapping[str, Words] = {
         "read the message; raise the quota, or correct the TrainJob and submit it again",
     ),
     "FailedUpdate": Words("the server refused a change of the Job or its Pods", "read the message"),
+    "FailedValidation": Words(
+        "a v1 job on a cluster has mistakes that its CRD cannot find", "read the message, and correct the job"
+    ),
     "HeadlessServiceCreationFailed": Words(
         "the server refused the Service through which Pods find each other",
         "read the message; often the name is already in use",
