@@ -18,8 +18,6 @@ _REMOTE = f"{PACKAGE}/remote_start/program.py"
 _LOADER = f"{PACKAGE}/initializer/program.py"
 _KUBECTL = f"{PACKAGE}/remote_start/kubectl_exec.py"
 _DELIVERY = "the image's kubectl is replaced by a local stand-in that can exec"
-_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""For the stand-in for kubectl: where there are no mounts, this path is rewritten in variables."""
 _MPI_HOME = "/home/mpiuser"
 """The home directory in upstream's MPI images; the Kubeflow SDK writes the training function there."""
 _SSHD = ("python3", _REMOTE, "serve")
@@ -55,7 +53,7 @@ def add_remote_start(rule: ImageRule) -> ImageRule:
 
 def add_mpijob(rule: ImageRule) -> ImageRule:
     """For the Pods of MPIJobs, whatever their image."""
-    return replace(rule, env={**_OPEN_MPI, "TRAINMASTER_ACCOUNT_DIR": _ACCOUNT, **rule.env})
+    return replace(rule, env={**_OPEN_MPI, **rule.env})
 
 
 _SHELL = ("bash",)

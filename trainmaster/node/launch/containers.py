@@ -102,14 +102,14 @@ def build_container(pod: Pod, name: str, attempt: int, prepared: Prepared) -> tu
     if image.home:
         paths = {image.home: layout.work, **paths}
     rewriter = _build_rewriter(pod, site, {**paths, **{entry.target: entry.source for entry in bound}})
-    api_access = site.api is not None and API_ACCESS in prepared.volumes
+    account = prepared.volumes[API_ACCESS].source if site.api is not None and API_ACCESS in prepared.volumes else ""
     devices = () if site.level == PLAIN else list_nodes(pod.raw, name)
     cache = prepared.cache if privileges.user in (None, os.geteuid()) or site.level == USER else None
     env = {
         **node_env(pod.raw, container),
         **build_cache_variables(cache, site, declared),
         **renumber(devices),
-        **_build_base(pod, site, image, layout, api_access=api_access),
+        **_build_base(pod, site, image, layout, account),
     }
     env.update({key: _place(rewriter.rewrite_paths(text), site, layout) for key, text in image.variables.items()})
     if site.level == PLAIN:
@@ -168,8 +168,9 @@ def _place(text: str, site: Site, layout: Layout) -> str:
     return text
 
 
-def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api_access: bool) -> dict[str, str]:
-    """The variables from the image and the runtime. The Pod's own override them."""
+def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, account: str) -> dict[str, str]:
+    """The variables from the image and the runtime. The Pod's own override them. `account`: where the files of its
+    ServiceAccount are, "" if it has none."""
     base = {
         "PATH": ":".join((f"{layout.env}/bin", *image.programs, SYSTEM_PATH)),
         "VIRTUAL_ENV": layout.env,
@@ -188,8 +189,10 @@ def _build_base(pod: Pod, site: Site, image: Environment, layout: Layout, *, api
     if site.level == PLAIN:
         # All Pods communicate over loopback; gloo would look up the machine's name and may choose another interface.
         base["GLOO_SOCKET_IFNAME"] = "lo"
-        if api_access:
+        if account:
             base["KUBECONFIG"] = get_kubeconfig(site)
+            # For `remote_start/kubectl_exec.py`.
+            base["TRAINMASTER_ACCOUNT_DIR"] = account
     if image.gang_directory:
         base["TRAINMASTER_GANG_DIR"] = image.gang_directory if site.level == PLAIN else f"{INSIDE}/gang"
     return base

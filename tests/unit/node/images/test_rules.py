@@ -242,7 +242,6 @@ def test_open_mpi_may_run_as_root_in_the_pods_of_an_mpijob_and_uses_all_processo
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_hwloc_base_binding_policy": "none",
-            "TRAINMASTER_ACCOUNT_DIR": "/var/run/secrets/kubernetes.io/serviceaccount",
         }
         assert found.gang_directory == "", "only a launcher has one"
 
