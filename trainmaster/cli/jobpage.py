@@ -163,7 +163,7 @@ def _build_rank(place: PodPlace, pod: Pod, now: datetime) -> tuple[str, ...]:
 def describe_pod(pod: Pod) -> tuple[str, str]:
     """(state in a word, exit code or -)"""
     word, code = pod.phase, "-"
-    for one in pod.all_container_statuses:
+    for one in pod.notable_container_statuses:
         terminated = read_terminated(one)
         ended = terminated or read_last_terminated(one)
         if ended and (ended.get("exitCode") or terminated):

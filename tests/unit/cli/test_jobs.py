@@ -185,8 +185,15 @@ def make_pod_status(phase: str, state: Object, **more: object) -> Object:
         (make_pod_status("Failed", {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}), ("OOMKilled", "137")),
         ({"phase": "Failed", "reason": "Evicted"}, ("Evicted", "-")),
         (make_pod_status("Running", {"running": {}}, lastState={"terminated": {"exitCode": 1}}), ("Running", "1")),
+        (
+            {
+                **make_pod_status("Running", {"running": {}}),
+                "initContainerStatuses": [{"state": {"terminated": {"exitCode": 0}}}],
+            },
+            ("Running", "-"),
+        ),
     ],
-    ids=["runs", "cannot start", "failed", "out of memory", "evicted", "restarted"],
+    ids=["runs", "cannot start", "failed", "out of memory", "evicted", "restarted", "init container"],
 )
 def test_a_rank_shows_how_its_pod_is_and_how_it_ended(status: Object, want: tuple[str, str]) -> None:
     assert describe_pod(Pod({"metadata": {}, "status": status})) == want

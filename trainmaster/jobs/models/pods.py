@@ -116,6 +116,12 @@ class Pod(JobSetMember):
     def all_container_statuses(self) -> list[Fields]:
         return [*self.init_container_statuses, *self.container_statuses]
 
+    @property
+    def notable_container_statuses(self) -> list[Fields]:
+        """Those that tell how the Pod is doing: without init containers that have succeeded."""
+        init = (one for one in self.init_container_statuses if read_terminated(one).get("exitCode") != 0)
+        return [*init, *self.container_statuses]
+
     def list_states(self) -> Iterator[tuple[str, Fields]]:
         """(name, status) of all containers in start order; a missing status is empty."""
         for containers, statuses in (

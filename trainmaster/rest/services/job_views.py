@@ -160,11 +160,11 @@ def _sort_key(place: PodPlace) -> tuple[str, int, int, str]:
 
 
 def build_worker(place: PodPlace, pod: Pod) -> Object:
-    status, containers = pod.status, pod.all_container_statuses
+    status = pod.status
     waiting: Fields = {}
     ended: Fields = {}
     started = None
-    for one in containers:
+    for one in pod.notable_container_statuses:
         waiting = read_waiting(one) or waiting
         ended = read_terminated(one) or ended
         started = (read_running(one) or read_terminated(one)).get("startedAt") or started
@@ -178,7 +178,7 @@ def build_worker(place: PodPlace, pod: Pod) -> Object:
         "reason": status.get("reason") or why.get("reason"),
         "message": status.get("message") or why.get("message"),
         "exit_code": ended.get("exitCode"),
-        "restarts": sum(int(one.get("restartCount") or 0) for one in containers),
+        "restarts": sum(int(one.get("restartCount") or 0) for one in pod.all_container_statuses),
         "node": pod.spec.get("nodeName"),
         "started_at": started,
         "finished_at": ended.get("finishedAt"),

@@ -42,6 +42,21 @@ def test_a_job_whose_workers_say_nothing_is_starting() -> None:
     assert told["message"] == "Pods are being started"
 
 
+def test_a_running_worker_has_not_the_exit_code_of_its_init_container() -> None:
+    pod = build_pod(0, {})
+    done = {"exitCode": 0, "reason": "Completed", "startedAt": "2026-01-01T00:00:00Z"}
+    running = {"running": {"startedAt": "2026-01-01T00:00:05Z"}}
+    init = [{"name": "init-pytorch", "restartCount": 1, "state": {"terminated": done}}]
+    status = {"phase": "Running", "initContainerStatuses": init, "containerStatuses": [{"state": running}]}
+    told = build_detail(JobFacts(TrainJob(JOB), pods=[Pod({**pod.raw, "status": status})]))["workers"][0]
+    assert (told["exit_code"], told["reason"], told["restarts"]) == (None, None, 1)
+    assert told["started_at"] == "2026-01-01T00:00:05Z"
+    init[0]["state"] = {"terminated": {**done, "exitCode": 1, "reason": "Error"}}
+    status = {"phase": "Pending", "initContainerStatuses": init}
+    told = build_detail(JobFacts(TrainJob(JOB), pods=[Pod({**pod.raw, "status": status})]))["workers"][0]
+    assert (told["exit_code"], told["reason"]) == (1, "Error")
+
+
 def test_both_apis_say_the_same_of_an_end_without_a_time() -> None:
     job = TrainJob({**JOB, "status": {"conditions": [{"type": "Complete", "status": "True"}]}})
     ended = describe_ended(job)
