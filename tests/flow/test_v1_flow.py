@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.flow.plant import Plant, Script, ScriptedNode, running_plant
+from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import EVENTS, NODES, PODS, SERVICES
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, NODES, PODS, SERVICES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH, TENSORFLOW, XGBOOST, V1Framework
 from trainmaster.cli.commands.restart import Restart
@@ -545,3 +546,43 @@ def test_pods_that_an_ended_job_left_running_are_stopped_with_the_server() -> No
             await wait_for_pods(plant.client)
 
     run_virtual(main(), limit=600)
+
+
+def test_an_enforced_retention_is_refused_at_create_and_clamped_when_it_came_later() -> None:
+    async def body(plant: Plant) -> None:
+        job = make_job(PYTORCH, {"Master": 1}, runPolicy={"ttlSecondsAfterFinished": 1000})
+        await plant.apply((PYTORCH.gvr, job))
+        await finish(plant, PYTORCH, "Succeeded")
+        meta = {"name": policy.NAME, "namespace": policy.NAMESPACE}
+        data = {"ttlSecondsAfterFinished": "100", "ttlEnforced": "true"}
+        await plant.client.create(CONFIG_MAPS, {"metadata": meta, "data": data}, policy.NAMESPACE)
+        await plant.settle()
+        kept = (await plant.client.get(PYTORCH.gvr, "a", "default"))["status"]["retention"]
+        assert kept["source"].endswith("instead of 1000 on the PyTorchJob")
+        longer = {"metadata": {"labels": {"a": "b"}}, "spec": {"runPolicy": {"ttlSecondsAfterFinished": 2000}}}
+        text = "spec.runPolicy.ttlSecondsAfterFinished: Invalid value: 2000: must not be longer than 100"
+        with pytest.raises(StatusError, match=text):
+            await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, longer, "default")
+        del longer["spec"]
+        await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, longer, "default")
+        job["metadata"]["name"] = "b"
+        with pytest.raises(StatusError, match="must not be longer than 100"):
+            await plant.client.create(PYTORCH.gvr, job, "default")
+        await plant.cluster.clock.sleep(101)
+        assert await is_gone(plant, PYTORCH)
+
+    flow(body)
+
+
+@pytest.mark.parametrize("key", ["trainmaster.dev/restart", "trainmaster.dev/ttl-seconds-after-finished"])
+def test_an_annotation_of_ours_that_is_no_number_is_refused(key: str) -> None:
+    async def body(plant: Plant) -> None:
+        job = make_job(PYTORCH, {"Master": 1})
+        await plant.apply((PYTORCH.gvr, job))
+        wrong = {"metadata": {"annotations": {key: "soon"}}}
+        with pytest.raises(StatusError, match=f"metadata.annotations.{key}.: Invalid value: .soon."):
+            await plant.client.patch(PYTORCH.gvr, "a", PatchType.MERGE, wrong, "default")
+        with pytest.raises(StatusError, match="Invalid value"):
+            await plant.client.create(PYTORCH.gvr, {**job, "metadata": {"name": "b", **wrong["metadata"]}}, "default")
+
+    flow(body)

@@ -72,7 +72,7 @@ class ObjectRegistry:
             TenantPackages(self.state),
             LimitRanges(store),
             self.trainer_admission,
-            V1JobAdmission(),
+            V1JobAdmission(self.state),
             RuntimeUse(store),
             PolicyAdmission(),
             GangSizes(self.state),

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from trainmaster.api.labels import RESTART
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import list_inside
-from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
+from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, ENFORCED_ANNOTATION, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.lifecycle.terms import EffectiveTerm, check_annotations, find_deadline, find_ttl
 from trainmaster.api.meta import Object
 from trainmaster.jobs.janitor import describe_age, list_foreign_finalizers
@@ -27,6 +28,8 @@ from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"
 _BUSY = ("Running", "Pending")
+_EXAMPLES = {RESTART: "1", ENFORCED_ANNOTATION: "true"}
+"""Valid values of annotations that are no times."""
 _LATE = 30.0
 """Seconds after which something that should have happened is considered overdue."""
 _MOST_SKEW = 5.0
@@ -120,7 +123,8 @@ def _explain_late(case: Case, term: EffectiveTerm, due: datetime, late: float) -
 def check_annotation_values(case: Case) -> Iterator[CheckResult]:
     for error in check_annotations(case.job.raw):
         key = error.path.partition("[")[2].rstrip("]")
-        fix = f"kubectl annotate {case.subject} --overwrite {key}=3600"
+        value = _EXAMPLES.get(key, "3600")
+        fix = f"kubectl annotate {case.subject} --overwrite {key}={value}"
         yield CheckResult("annotation", PROBLEM, f"{error.path} {error.detail}: it has no effect", fix)
 
 

@@ -96,6 +96,11 @@ def test_a_job_that_is_due_and_still_here() -> None:
     assert "the disk is full" in find_one(case).seen
 
 
+def test_the_value_that_is_proposed_for_an_annotation_is_valid() -> None:
+    (finding,) = examine(with_meta(make_case(), annotations={"trainmaster.dev/restart": "x"}))
+    assert finding.fix.endswith(" --overwrite trainmaster.dev/restart=1")
+
+
 def test_an_annotation_that_is_no_number() -> None:
     case = with_meta(make_case(), annotations={"trainmaster.dev/ttl-seconds-after-finished": "1h"})
     finding = find_one(case)

@@ -55,7 +55,7 @@ def admit_create(trainjob: Fields, lookup: Lookup, *, embedded: bool) -> Finding
         return Findings([_refuse_missing(reference)])
     findings = check_against_runtime(trainjob, runtime, embedded=embedded)
     findings.errors += check_gang(trainjob, runtime, lookup)
-    findings.errors += check_enforced(trainjob, runtime, _read_policy(lookup))
+    findings.errors += check_enforced(trainjob, runtime, read_installation_policy(lookup))
     findings.warnings += _warn(trainjob, runtime)
     return findings
 
@@ -66,7 +66,7 @@ def admit_update(new: Object, old: Object, lookup: Lookup) -> Findings:
     findings = _admit_change(new, old, lookup)
     if find_ttl(new, None, RetentionPolicy()) != find_ttl(old, None, RetentionPolicy()):
         runtime = find_live_runtime(new, lookup) or find_runtime(new, lookup)
-        findings.errors += check_enforced(new, runtime, _read_policy(lookup))
+        findings.errors += check_enforced(new, runtime, read_installation_policy(lookup))
     return findings
 
 
@@ -122,7 +122,7 @@ def find_live_runtime(trainjob: Fields, lookup: Lookup) -> Object | None:
     return lookup.find(gvr, namespace, reference["name"])
 
 
-def _read_policy(lookup: Lookup) -> RetentionPolicy:
+def read_installation_policy(lookup: Lookup) -> RetentionPolicy:
     return read_policy(lookup.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
 
 

@@ -70,7 +70,7 @@ def is_enforced(runtime: Thing) -> bool:
 
 
 def check_annotations(thing: Thing) -> Iterator[FieldError]:
-    """Errors of our annotations on a TrainJob or a runtime."""
+    """Errors of our annotations on a training job or a runtime."""
     annotations = _get_annotations(thing)
     for key, parse in (
         (TTL_ANNOTATION, parse_seconds),
@@ -85,20 +85,21 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
                 yield fields.invalid(f"metadata.annotations[{key}]", annotations[key], str(error))
 
 
-def check_enforced(trainjob: Thing, runtime: Thing | None, policy: RetentionPolicy) -> Iterator[FieldError]:
-    """Refuses a TrainJob with a longer TTL than the enforced one."""
-    term = find_ttl(trainjob, runtime, policy)
+def check_enforced(job: Thing, runtime: Thing | None, policy: RetentionPolicy) -> Iterator[FieldError]:
+    """Refuses a job with a longer TTL than the enforced one."""
+    term = find_ttl(job, runtime, policy)
     if term is not None and term.wanted is not None:
         text = f"must not be longer than {term.seconds}, which the {term.source} enforces"
-        yield fields.invalid(_find_ttl_path(trainjob), term.wanted, text)
+        yield fields.invalid(_find_ttl_path(job), term.wanted, text)
 
 
-def _find_ttl_path(trainjob: Thing) -> str:
-    spec = trainjob.get("spec") or {}
+def _find_ttl_path(job: Thing) -> str:
+    spec = job.get("spec") or {}
     if TTL_FIELD in spec:
         return f"spec.{TTL_FIELD}"
-    if TTL_FIELD in (spec.get("cleanupPolicy") or {}):
-        return f"spec.cleanupPolicy.{TTL_FIELD}"
+    for place in ("cleanupPolicy", "runPolicy"):
+        if TTL_FIELD in (spec.get(place) or {}):
+            return f"spec.{place}.{TTL_FIELD}"
     return f"metadata.annotations[{TTL_ANNOTATION}]"
 
 
