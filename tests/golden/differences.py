@@ -378,8 +378,9 @@ Generated from `tests/golden/differences.py` by `python -m tests.golden.differen
 `tests/golden/` compares Trainmaster with objects, events and responses that were recorded from Kubeflow Trainer 2.3
 (with JobSet 0.12) and 2.1 (with JobSet 0.10), with upstream's runtimes, and from training-operator 1.8.1 (the kinds of
 `kubeflow.org/v1`). Apart from uids, times, random parts of names, node names and addresses, everything is equal except
-for the entries on this page. A test fails for an entry that no longer differs. Differences from a Kubernetes API
-server are listed in [compat.md](compat.md).
+for the entries on this page. A test fails for an entry that no longer differs. `python -m tools.live_golden` runs the
+recorded jobs on the real training-operator and on Trainmaster and prints differences that are not listed. Differences
+from a Kubernetes API server are listed in [compat.md](compat.md).
 """
 
 

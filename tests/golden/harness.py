@@ -11,33 +11,29 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.flow.plant import ScriptedNode
 from tests.golden import cases
+from tests.golden.acts import Outcome, Performer
 from tests.golden.comparison import Difference, compare, compare_events
 from tests.golden.masking import (
-    Captures,
     Object,
     drop_counts,
     drop_repetitions,
     drop_served,
     mask_captures,
-    mask_events,
     mask_text,
 )
-from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.declaring.schema import SchemaNode
-from trainmaster.api.meta import GVR
-from trainmaster.api.resources import EVENTS, NODES, PODS
+from trainmaster.api.resources import NODES, PODS
 from trainmaster.api.schemas import load as load_definition
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.api.v1jobs.frameworks import BY_KIND
 from trainmaster.app.workloads import CONTROLLERS as EMBEDDED
-from trainmaster.client.contract import Client, PatchType, WriteOptions
+from trainmaster.client.contract import Client, PatchType
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.apply import apply_in_one
@@ -46,7 +42,7 @@ from trainmaster.engine.feed import WatchFeed
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.testing.cluster import Cluster, running_cluster
+from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 
 CONTROLLERS = tuple(
@@ -54,16 +50,12 @@ CONTROLLERS = tuple(
     build_controller(FrameworkContext(on_cluster=True)) if controller.name == "trainjob" else controller
     for controller in EMBEDDED
 )
-NAMESPACE = "default"
 PATCHED = {"2.1": "2.1/a1-t5-large", "2.3": "2.3/a-torch", "1.8": "1.8/recreated"}
 """The case whose job upstream was asked to change."""
 READY = {"2.1": "Complete", "2.3": "Complete", "1.8": "Running"}
 """The condition that the job had then."""
-PATIENCE = 900.0
-"""Virtual seconds to wait for a condition; the slowest recorded case took 450."""
 HANG_SECONDS = 0.5
 """How often a Pod that hangs looks at its annotations."""
-STRICT = WriteOptions(field_validation="Strict")
 # kwok's four nodes of 64 devices each, as the one node that we have.
 LABELS = {
     "kubernetes.io/hostname": "local",
@@ -73,23 +65,6 @@ LABELS = {
     "recipe/pool": "fake",
 }
 CAPACITY = {"cpu": "1024", "memory": "4096Gi", "pods": "1000", "nvidia.com/gpu": "256"}
-
-
-@dataclass
-class Outcome:
-    """What our programs made of a case."""
-
-    refusal: StatusError | None = None
-    """Why the job was not let in."""
-    captures: Captures = field(default_factory=dict)
-    events: list[Object] = field(default_factory=list)
-    answers: list[StatusError | None] = field(default_factory=list)
-    """To each patch, in order."""
-    unmet: list[str] = field(default_factory=list)
-    """Conditions that never came."""
-    warnings: list[str] = field(default_factory=list)
-    raw: dict[str, list[Object]] = field(default_factory=dict)
-    """The captures before masking."""
 
 
 @dataclass
@@ -127,7 +102,11 @@ def run_case(name: str) -> Outcome:
 
 def compare_case(name: str) -> list[Difference]:
     """Everything in which our outcome is not upstream's, listed or not."""
-    case, outcome = cases.load_case(name), run_case(name)
+    return compare_outcome(cases.load_case(name), run_case(name))
+
+
+def compare_outcome(case: Object, outcome: Outcome) -> list[Difference]:
+    """`case`: as recorded, or as upstream does it now."""
     kind = case["manifest"][-1]["kind"]
     if "refused" in case or outcome.refusal is not None:
         return _compare_answers("create", kind, "answer", case.get("refused"), outcome.refusal)
@@ -169,7 +148,7 @@ def list_missing(answer: Mapping[str, Any], ours: StatusError) -> list[str]:
 @asynccontextmanager
 async def running_stage(
     version: str, *, pod_seconds: float = 6.0, last: str = "", stagger: float = 0.0
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[Performer]:
     """A server with upstream's runtimes of that version, all controllers and the node."""
     node = Kwok(_play, seconds=pod_seconds, last=last, stagger=stagger)
     async with running_cluster(kinds=build_catalogue()) as cluster:
@@ -179,8 +158,9 @@ async def running_stage(
         )
         status = {"status": {"capacity": CAPACITY, "allocatable": CAPACITY}}
         await client.patch(NODES, "local", PatchType.MERGE, status, subresource="status")
+        stage = Performer(client, clock, cluster.registry.catalogue)
         for runtime in cases.load_runtimes(version):
-            await create(cluster, runtime)
+            await stage.create(runtime)
         manager = Manager(
             CONTROLLERS,
             view=cluster.view,
@@ -191,124 +171,29 @@ async def running_stage(
         )
         async with Scope("golden") as scope, manager.running():
             scope.spawn_forever(node.run(client, clock), name="golden.node")
-            yield cluster
-
-
-async def create(cluster: Cluster, obj: Object, *, dry_run: bool = False) -> None:
-    kind = cluster.registry.catalogue.find_type(obj["apiVersion"], obj["kind"])
-    if kind is None:
-        if obj["kind"] == "PersistentVolume":
-            return  # what a cluster's storage needs, and nothing that we compare
-        raise NotFound(404, "NotFound", f'no matches for kind "{obj["kind"]}" in version "{obj["apiVersion"]}"')
-    namespace = obj["metadata"].get("namespace", NAMESPACE) if kind.namespaced else ""
-    options = WriteOptions(field_validation="Strict", dry_run=dry_run)
-    await cluster.client.create(kind.gvr, obj, namespace, options=options)
+            yield stage
 
 
 async def _run(case: Object) -> Outcome:
     version = case["case"].partition("/")[0]
     outcome = Outcome()
     node = {"pod_seconds": case["podSeconds"], "last": case["last"], "stagger": case["stagger"]}
-    async with running_stage(version, **node) as cluster:
+    async with running_stage(version, **node) as stage:
         *before, job = case["manifest"]
         for obj in before:
-            await create(cluster, obj)
-        cluster.client.warnings.clear()
+            await stage.create(obj)
+        warnings = stage.client.warnings
+        warnings.clear()
         try:
-            await create(cluster, job)
+            await stage.create(job)
         except StatusError as error:
             outcome.refusal = error
             return outcome
-        outcome.warnings = list(cluster.client.warnings)
+        outcome.warnings = list(warnings)
         for act in case.get("acts", ()):
-            await _perform(cluster, job, act, outcome)
+            await stage.perform(job, act, outcome)
     outcome.captures = mask_captures(outcome.raw)
     return outcome
-
-
-async def _perform(cluster: Cluster, job: Object, act: Object, outcome: Outcome) -> None:
-    name = job["metadata"]["name"]
-    await cluster.clock.sleep(act.get("after", 0.0))
-    if act["do"] == "capture":
-        outcome.raw[act["name"]] = await _list_objects(cluster, name)
-    elif act["do"] == "events":
-        events = (await cluster.client.list(EVENTS, NAMESPACE)).items
-        outcome.events = mask_events(event for event in events if event["involvedObject"]["name"].startswith(name))
-    elif act["do"] == "until" and not await _wait_for(cluster, job, act["condition"]):
-        outcome.unmet.append(act["condition"])
-    elif act["do"] == "create":
-        await create(cluster, job)
-    elif act["do"] in ("patch", "delete"):
-        try:
-            await _change(cluster, job, act)
-            outcome.answers.append(None)
-        except StatusError as error:
-            outcome.answers.append(error)
-
-
-async def _change(cluster: Cluster, job: Object, act: Object) -> None:
-    """The job, or the object that the act names."""
-    name = act.get("name") or job["metadata"]["name"]
-    if "kind" in act:
-        gvr = _get_gvr(cluster, "v1", act["kind"])
-    else:
-        gvr = _get_gvr(cluster, job["apiVersion"], job["kind"])
-    if act["do"] == "delete":
-        await cluster.client.delete(gvr, name, NAMESPACE)
-        return
-    subresource = act.get("subresource", "")
-    await cluster.client.patch(
-        gvr, name, PatchType.MERGE, act["patch"], NAMESPACE, options=STRICT, subresource=subresource
-    )
-
-
-def _get_gvr(cluster: Cluster, api_version: str, kind: str) -> GVR:
-    found = cluster.registry.catalogue.find_type(api_version, kind)
-    assert found is not None, kind
-    return found.gvr
-
-
-async def _wait_for(cluster: Cluster, job: Object, condition: str) -> bool:
-    gvr = _get_gvr(cluster, job["apiVersion"], job["kind"])
-    end = cluster.clock.monotonic() + PATIENCE
-    while cluster.clock.monotonic() < end:
-        stored = await cluster.client.get(gvr, job["metadata"]["name"], NAMESPACE)
-        if is_true(list_conditions(stored), condition):
-            return True
-        await cluster.clock.sleep(0.25)
-    return False
-
-
-async def _list_objects(cluster: Cluster, name: str) -> list[Object]:
-    found: list[Object] = []
-    for kind in _list_kinds(cluster.registry.catalogue):
-        items = (await cluster.client.list(kind.gvr, NAMESPACE)).items
-        for item in items:
-            if item["metadata"]["name"].startswith((name, f"initializer-{name}")):
-                found.append({"apiVersion": kind.api_version, "kind": kind.kind, **item})
-    return found
-
-
-_RECORDED = {
-    "TrainJob",
-    "JobSet",
-    "Job",
-    "Pod",
-    "Service",
-    "ConfigMap",
-    "Secret",
-    "PersistentVolumeClaim",
-    "PodGroup",
-    "ServiceAccount",
-    "Role",
-    "RoleBinding",
-    "HorizontalPodAutoscaler",
-    *BY_KIND,
-}
-
-
-def _list_kinds(kinds: Catalogue) -> list[Kind]:
-    return [kind for kind in kinds.kinds if kind.kind in _RECORDED]
 
 
 def _play(pod: Object, run: int) -> int:
@@ -359,25 +244,12 @@ def ask_refusals(version: str) -> dict[str, StatusError | None]:
 
 async def _ask(version: str) -> dict[str, StatusError | None]:
     """Manifests are tried in dry runs, patches on a job like the one that upstream was asked about."""
-    answers: dict[str, StatusError | None] = {}
     *before, job = cases.load_case(PATCHED[version])["manifest"]
-    async with running_stage(version, pod_seconds=1.0) as cluster:
+    async with running_stage(version, pod_seconds=1.0) as stage:
         for obj in (*before, job):
-            await create(cluster, obj)
-        await _wait_for(cluster, job, READY[version])
-        gvr = _get_gvr(cluster, job["apiVersion"], job["kind"])
-        for case, row in cases.load_refusals(version).items():
-            answers[case] = None
-            try:
-                if "object" in row:
-                    await create(cluster, row["object"], dry_run=True)
-                else:
-                    options = WriteOptions(field_validation="Strict", dry_run=True)
-                    name = job["metadata"]["name"]
-                    await cluster.client.patch(gvr, name, PatchType.MERGE, row["patch"], NAMESPACE, options=options)
-            except StatusError as error:
-                answers[case] = error
-    return answers
+            await stage.create(obj)
+        await stage.wait_for(job, READY[version])
+        return {case: await stage.ask(job, row) for case, row in cases.load_refusals(version).items()}
 
 
 def submit(version: str, *objects: Object) -> list[tuple[StatusError | None, list[str]]]:
@@ -385,15 +257,15 @@ def submit(version: str, *objects: Object) -> list[tuple[StatusError | None, lis
 
     async def main() -> list[tuple[StatusError | None, list[str]]]:
         answers: list[tuple[StatusError | None, list[str]]] = []
-        async with running_stage(version) as cluster:
+        async with running_stage(version) as stage:
             for obj in objects:
-                cluster.client.warnings.clear()
+                stage.client.warnings.clear()
                 refusal: StatusError | None = None
                 try:
-                    await create(cluster, obj)
+                    await stage.create(obj)
                 except StatusError as error:
                     refusal = error
-                answers.append((refusal, list(cluster.client.warnings)))
+                answers.append((refusal, list(stage.client.warnings)))
         return answers
 
     return run_virtual(main(), limit=86_400)

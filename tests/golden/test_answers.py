@@ -7,6 +7,8 @@ import pytest
 from tests.golden import cases, pending
 from tests.golden.differences import find_answer
 from tests.golden.harness import ask_refusals, list_missing
+from tests.golden.masking import Object
+from trainmaster.api.status import StatusError
 
 pytestmark = pytest.mark.golden
 
@@ -24,7 +26,11 @@ def test_the_answer_is_upstreams(name: str) -> None:
 
 def find_problem(name: str) -> str:
     version, _, case = name.partition("/")
-    want, ours = cases.load_refusals(version)[case]["answer"], ask_refusals(version)[case]
+    return describe_problem(name, cases.load_refusals(version)[case]["answer"], ask_refusals(version)[case])
+
+
+def describe_problem(name: str, want: Object | None, ours: StatusError | None) -> str:
+    """`want`: upstream's answer. Empty if ours is the same, or the difference is listed."""
     listed = find_answer(name)
     if listed is not None:
         want = {"texts": listed.texts} if listed.texts else None

@@ -219,6 +219,29 @@ FIELDS = (
     ),
 )
 
+LIVE = (
+    Field(
+        "1.8/*mpi*",
+        "MPIJob",
+        "event mpijobsSucceeded | event SuccessfulDeleteJob",
+        "upstream sometimes has an event left for it; that the job has ended is reported once, like for other kinds",
+        "events",
+    ),
+    Field("1.8/gang-*", "*Job", "status.lastReconcileTime", "upstream sometimes sets it for other gangs as well"),
+    Field(
+        "1.8/recreated",
+        "PyTorchJob",
+        "event FailedCreatePod",
+        "the Pods of the earlier job are waited for; upstream tries and fails if it is fast enough",
+        "events",
+    ),
+    *(
+        Field("1.8/restart-in-place-3", kind, "(object)", f"{_KEPT}; upstream does not always create them again")
+        for kind in ("Pod", "Service")
+    ),
+)
+"""What upstream does in some runs only, and did not while it was recorded (`tools/live_golden.py`)."""
+
 _LONG = "a23456789-123456789-123456789-123456789-123456789-123456789-x"
 _NOTHING = "upstream accepts it, and nothing happens"
 _EVENT = "upstream accepts it, creates nothing and says so only in an event"

@@ -74,7 +74,8 @@ def _start(cluster: KubeCluster, gang: str, threads: int, schemes: Sequence[str]
     cluster.apply(json.dumps(secret))
     ports = cluster.ports
     hooks = render(cluster, NAME, "manifests", [f"{_BASE}/webhook"], **_SCOPE)
-    cluster.apply(webhooks_on_loopback(hooks, ports[f"{NAME}-webhook"], folder / "ca.crt"))
+    hooks = webhooks_on_loopback(hooks, ports[f"{NAME}-webhook"], folder / "ca.crt")
+    cluster.apply(hooks)
     flags = {
         "kubeconfig": str(cluster.work / f"{NAME}.kubeconfig"),
         "metrics-bind-address": f"127.0.0.1:{ports[f'{NAME}-metrics']}",
@@ -88,4 +89,8 @@ def _start(cluster: KubeCluster, gang: str, threads: int, schemes: Sequence[str]
     environ = {"TMPDIR": str(cluster.work / f"{NAME}-tmp"), "MY_POD_NAMESPACE": NAMESPACE}
     arguments = [*flags.items(), *(("enable-scheme", scheme) for scheme in schemes)]
     cluster.start_program(NAME, [f"--{flag}={value}" for flag, value in arguments], environ)
-    cluster.processes.wait_ready(NAME, f"http://127.0.0.1:{ports[f'{NAME}-health']}/readyz")
+    # It is ready before its webhooks are; it has none of kinds that it does not run.
+    urls = [hook["clientConfig"]["url"] for item in json.loads(hooks)["items"] for hook in item.get("webhooks", ())]
+    served = [url for url in urls if not schemes or url.rpartition("-")[2] in map(str.lower, schemes)]
+    for url in (f"http://127.0.0.1:{ports[f'{NAME}-health']}/readyz", *served):
+        cluster.processes.wait_ready(NAME, url)
