@@ -12,6 +12,8 @@ import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
+from trainmaster.api.v1jobs.frameworks import JOB_NAME
+from trainmaster.api.v1jobs.waits import build_wait
 from trainmaster.client.contract import LogOptions
 from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.node.logs.inotify import Inotify
@@ -87,6 +89,17 @@ def test_time_stamps_and_since(tmp_path: Path) -> None:
         assert await bench.read(since_time=format_time(later)) == ""
         with pytest.raises(StatusError, match="sinceTime is not an RFC 3339 time"):
             await bench.read(since_time="yesterday")
+
+    run(tmp_path, test)
+
+
+def test_the_log_of_a_container_that_needed_no_process_is_empty(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "pt", "uid": "j", "controller": True}
+        meta = {"name": "pt-worker-0", "uid": "u", "labels": {JOB_NAME: "pt"}, "ownerReferences": [owner]}
+        wait = build_wait("pt-master-0")
+        pod = {"metadata": meta, "spec": {"initContainers": [wait], "containers": [{"name": "pytorch"}]}}
+        assert [piece async for piece in bench.reader.read(pod, wait["name"], LogOptions(follow=True))] == []
 
     run(tmp_path, test)
 

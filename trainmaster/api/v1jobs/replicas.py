@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import NOTHING, list_items
 from trainmaster.api.training.counts import MOST_PODS, find_excess
-from trainmaster.api.v1jobs.frameworks import MPI, MXNET, TENSORFLOW, WORKER, XGBOOST, V1Framework
+from trainmaster.api.v1jobs.frameworks import LAUNCHER, MPI, MXNET, TENSORFLOW, WORKER, XGBOOST, V1Framework
+from trainmaster.api.v1jobs.mpijobs import build_launcher_name
 
 _MOST_LISTED = 2_000
 """The most Pods of a framework whose Pods have the addresses of all others in a variable."""
@@ -66,6 +67,11 @@ def find_surplus(framework: V1Framework, replicas: Mapping[str, ReplicaSpec]) ->
     """Why a job has too many Pods; "" if it has not."""
     most = _MOST_LISTED if framework in (TENSORFLOW, XGBOOST, MXNET) else MOST_PODS
     return find_excess(sum(replica.count for replica in replicas.values()), most)
+
+
+def build_pod_name(job: str, replica: ReplicaSpec, index: int) -> str:
+    """Of a Pod and of its Service, as upstream."""
+    return build_launcher_name(job) if replica.type == LAUNCHER else f"{job}-{replica.word}-{index}"
 
 
 def get_port(framework: V1Framework, replica: ReplicaSpec) -> int:

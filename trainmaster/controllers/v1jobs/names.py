@@ -11,16 +11,12 @@ from trainmaster.api.v1jobs.frameworks import (
     REPLICA_TYPE,
     WORKER,
 )
-from trainmaster.api.v1jobs.mpijobs import build_launcher_name
-from trainmaster.api.v1jobs.replicas import ReplicaSpec
+from trainmaster.api.v1jobs.replicas import ReplicaSpec, build_pod_name
 from trainmaster.jobs.models.v1jobs import V1Job
 
 
 def build_name(job: V1Job, replica: ReplicaSpec, index: int) -> str:
-    """Of a Pod and of its Service."""
-    if replica.type == LAUNCHER:
-        return build_launcher_name(job.name)
-    return f"{job.name}-{replica.word}-{index}"
+    return build_pod_name(job.name, replica, index)
 
 
 def build_labels(job: V1Job, replica: ReplicaSpec, index: int) -> dict[str, str]:

@@ -7,14 +7,12 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_annotations, read_labels, read_metadata
 from trainmaster.api.v1jobs.frameworks import LAUNCHER, MASTER, MPI, PYTORCH, TENSORFLOW, WORKER
 from trainmaster.api.v1jobs.replicas import ReplicaSpec, add_port
+from trainmaster.api.v1jobs.waits import build_wait
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.v1jobs import mpi
 from trainmaster.controllers.v1jobs.names import build_labels, build_name, build_pod_labels
 from trainmaster.controllers.v1jobs.variables import list_variables
 from trainmaster.jobs.models.v1jobs import V1Job
-
-_WAIT_IMAGE = "alpine:3.10"
-_WAIT_TRIES = 100
 
 
 def build_pod(job: V1Job, replica: ReplicaSpec, index: int) -> Object:
@@ -51,24 +49,9 @@ def _build_spec(job: V1Job, replica: ReplicaSpec, index: int) -> Object:
         for container in containers
     ]
     if job.framework is PYTORCH and replica.type == WORKER and MASTER in job.replicas:
-        spec["initContainers"] = [*list_items(spec, "initContainers"), _build_wait(job)]
+        master = build_name(job, job.replicas[MASTER], 0)
+        spec["initContainers"] = [*list_items(spec, "initContainers"), build_wait(master)]
     return spec
-
-
-def _build_wait(job: V1Job) -> Object:
-    """Lets workers wait until the name of the master can be resolved."""
-    master = build_name(job, job.replicas[MASTER], 0)
-    script = (
-        f"err=1;for i in $(seq {_WAIT_TRIES}); do if nslookup {master}; then err=0 && break; fi;"
-        "echo waiting for master; sleep 2; done; exit $err"
-    )
-    return {
-        "name": "init-pytorch",
-        "image": _WAIT_IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", script],
-        "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
-    }
 
 
 def build_service(job: V1Job, replica: ReplicaSpec, index: int) -> Object:

@@ -22,15 +22,16 @@ def build_limits(container: Fields) -> ResourceLimits:
 
 def build_pod_limits(pod: Pod, pids: int = 0) -> ResourceLimits:
     """The sum over the containers, or the largest init container if that is more. There is no limit if any container
-    has none. `pids`: how many processes and threads the Pod may have; Kubernetes has no field for it."""
+    has none, and the usual share of the CPUs if no container requests any: the small request of an init container must
+    not slow down a program that runs for days. `pids`: how many processes and threads the Pod may have; Kubernetes has
+    no field for it."""
     main = [build_limits(entry) for entry in pod.containers]
     first = [build_limits(entry) for entry in pod.init_containers]
+    shares = sum(entry.cpu_shares_millis for entry in main)
     return ResourceLimits(
         memory=_combine((entry.memory for entry in main), (entry.memory for entry in first)),
         cpu_millis=_combine((entry.cpu_millis for entry in main), (entry.cpu_millis for entry in first)),
-        cpu_shares_millis=max(
-            sum(entry.cpu_shares_millis for entry in main), *(entry.cpu_shares_millis for entry in first), 0
-        ),
+        cpu_shares_millis=max(shares, *(entry.cpu_shares_millis for entry in first), 0) if shares else 0,
         pids=pids,
     )
 

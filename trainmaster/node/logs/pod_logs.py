@@ -22,6 +22,7 @@ from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.node.logs.entries import Renderer, format_stamp, get_tail
 from trainmaster.node.logs.files import LogPieces
 from trainmaster.node.logs.inotify import Inotify
+from trainmaster.node.machine.model import read_plan
 from trainmaster.shim.protocol import Paths
 
 _PIECE = 1 << 18
@@ -52,6 +53,8 @@ class CriLogReader:
         attempt = choose_attempt(model, container, previous=options.previous)
         path = Path(Paths(str(self._root / model.uid)).log(container, attempt))
         if not path.exists():
+            if any(one.name == container and one.is_satisfied for one in read_plan(model).containers):
+                return _stream_nothing()
             raise status.bad_request(f'container "{container}" in pod "{model.name}" has no log on this node')
         renderer = Renderer(
             timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
@@ -106,6 +109,13 @@ class CriLogReader:
                     await wait_for_any(changed, ended)
             finally:
                 log.close()
+
+
+async def _stream_nothing() -> AsyncIterator[bytes]:
+    """The log of a container that had no process."""
+    pieces: tuple[bytes, ...] = ()
+    for piece in pieces:
+        yield piece
 
 
 async def wait_for_any(*events: asyncio.Event) -> None:

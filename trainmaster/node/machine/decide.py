@@ -20,7 +20,16 @@ from trainmaster.node.machine.outcome import (
     is_complete,
     will_restart,
 )
-from trainmaster.node.machine.state import ContainerStage, ContainerState, Ending, HookStage, Moment, PodState
+from trainmaster.node.machine.state import (
+    ContainerEnd,
+    ContainerStage,
+    ContainerState,
+    Ending,
+    HookStage,
+    Moment,
+    PodState,
+    mark_ended,
+)
 from trainmaster.node.machine.steps import Confirm, EventNote, Hook, Instruction, Notice, Probe, Start, Step
 from trainmaster.node.machine.stopping import advance_stop, begin_stop
 
@@ -164,7 +173,11 @@ class _Pass:
             for spec in self.plan.containers:
                 if spec.role is ContainerRole.MAIN:
                     break
-                if not is_complete(spec, self.state.get(spec.name)):
+                container = self.state.get(spec.name)
+                if spec.is_satisfied and container.stage is ContainerStage.WAITING:
+                    ended = ContainerEnd(0, self.now.wall, self.now.wall, "Completed")
+                    self.state = mark_ended(self.state, spec.name, container.attempt, ended, self.now)
+                elif not is_complete(spec, container):
                     self._ensure(spec)
                     return
             self.state = replace(self.state, is_initialized=True)

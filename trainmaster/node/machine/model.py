@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import read_fields, read_text
+from trainmaster.api.v1jobs.frameworks import JOB_NAME
+from trainmaster.api.v1jobs.waits import is_wait
+from trainmaster.api.workloads import read_v1_gang
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import parse_time
 
@@ -55,6 +58,9 @@ class ContainerPlan:
     post_start: Fields | None = None
     pre_stop: Fields | None = None
     stop_signal: int = int(signal.SIGTERM)
+    is_satisfied: bool = False
+    """An init container that only waits for the name of another Pod. Pods of a job know all names before they start, so
+    it is complete without a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,10 @@ class PodPlan:
 
 def read_plan(pod: Pod) -> PodPlan:
     spec = pod.spec
-    containers = [_read_container(entry, is_init=True) for entry in pod.init_containers]
+    containers = [
+        replace(_read_container(entry, is_init=True), is_satisfied=_is_satisfied(pod, entry))
+        for entry in pod.init_containers
+    ]
     containers += [_read_container(entry, is_init=False) for entry in pod.containers]
     grace = spec.get("terminationGracePeriodSeconds")
     return PodPlan(
@@ -103,6 +112,12 @@ def read_plan(pod: Pod) -> PodPlan:
         active_deadline=spec.get("activeDeadlineSeconds"),
         deletion=_read_deletion(pod.meta),
     )
+
+
+def _is_satisfied(pod: Pod, container: Fields) -> bool:
+    """Names come from the node (`node.network.leases`) for Pods that a v1 job controls."""
+    job = pod.labels.get(JOB_NAME)
+    return job is not None and bool(read_v1_gang(pod.raw)) and is_wait(container, f"{job}-master-0")
 
 
 def _read_deletion(meta: Fields) -> PodDeletion | None:

@@ -12,13 +12,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items, read_fields
-from trainmaster.api.workloads import read_gang
+from trainmaster.api.v1jobs.replicas import build_pod_name
+from trainmaster.api.workloads import read_gang, read_v1_gang
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.node.launch.sandboxes import build_names
 from trainmaster.shim.protocol import Relay
 from trainmaster.shim.sandbox.egress import INTERNET
@@ -36,6 +39,15 @@ _MOST_DIRECT = 64
 
 Line = tuple[str, ...]
 """An address and its names."""
+
+
+class GangPeers(NamedTuple):
+    """The members of a gang, including those that do not run yet."""
+
+    pods: Sequence[tuple[str, str]] = ()
+    """(hostname, subdomain)."""
+    services: Sequence[str] = ()
+    """Of a v1 job: each has the name of its Pod."""
 
 
 class AddressesExhausted(Exception):
@@ -88,12 +100,18 @@ class Addresses:
 
 
 def get_gang(pod: Pod) -> str:
-    """Pods that know each other by name: those of a JobSet, else of a headless Service, else the Pod alone. Never Pods
-    of different namespaces."""
-    gang = read_gang(pod.raw)
+    """Pods that know each other by name: those of a JobSet or a v1 job, else of a headless Service, else the Pod alone.
+    Never Pods of different namespaces."""
+    gang = read_gang(pod.raw) or read_v1_gang(pod.raw)
     if gang:
         return gang
     return f"{pod.namespace}/{pod.subdomain}" if pod.subdomain else pod.uid
+
+
+def get_member(pod: Pod) -> str:
+    """The name under which the gang leases the Pod's address: its hostname, or in a v1 job its own name, because a
+    template may give all Pods the same hostname."""
+    return pod.name if read_v1_gang(pod.raw) else build_names(pod)[0].partition(".")[0]
 
 
 def build_segment(owner: ObjectModel) -> str:
@@ -113,20 +131,25 @@ def list_peer_names(jobset: JobSet) -> list[tuple[str, str]]:
     return found
 
 
-def build_hosts(addresses: Addresses, pod: Pod, peers: Iterable[tuple[str, str]]) -> tuple[Line, ...]:
+def list_v1_names(job: V1Job) -> list[str]:
+    """The Services of a v1 job, each with the name of its Pod; in a kind without Services there are none."""
+    if not job.framework.has_services:
+        return []
+    replicas = job.replicas.values()
+    return [build_pod_name(job.name, one, index) for one in replicas for index in range(one.count)]
+
+
+def build_hosts(addresses: Addresses, pod: Pod, peers: GangPeers) -> tuple[Line, ...]:
     """The Pod's own line first, because its fully qualified name must be the first name of its own address."""
     namespace, gang = pod.namespace, get_gang(pod)
     hostname, domain = build_names(pod)
-    hostname = hostname.partition(".")[0]
-    own = (hostname, domain.partition(".")[0])
-    members = dict.fromkeys([own, *peers])
-    lines = [_build_line(addresses.lease(gang, host), host, sub, namespace) for host, sub in members]
-    groups: dict[str, list[str]] = {}
-    for host, sub in members:
-        if sub:
-            groups.setdefault(sub, []).append(addresses.lease(gang, host))
-    for name, members_of in groups.items():
-        lines += [(address, *build_service_names(name, namespace, namespace)) for address in members_of]
+    own = (hostname.partition(".")[0], domain.partition(".")[0])
+    members = {own: get_member(pod)} | {peer: peer[0] for peer in peers.pods if peer != own}
+    lines = [_build_line(addresses.lease(gang, name), host, sub, namespace) for (host, sub), name in members.items()]
+    services = [(sub, name) for (_, sub), name in members.items() if sub] + [(name, name) for name in peers.services]
+    lines += [
+        (addresses.lease(gang, name), *build_service_names(service, namespace, namespace)) for service, name in services
+    ]
     return tuple(lines)
 
 

@@ -30,16 +30,20 @@ from trainmaster.client.contract import Client
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.v1jobs import MODELS
 from trainmaster.node.launch.contract import LOOPBACK, Prepared, Site
-from trainmaster.node.launch.sandboxes import build_aliases, build_names, build_sandbox
+from trainmaster.node.launch.sandboxes import build_aliases, build_sandbox
 from trainmaster.node.network.addresses import (
     Addresses,
     EgressRoutes,
+    GangPeers,
     Line,
     build_hosts,
     build_segment,
     get_gang,
+    get_member,
     list_peer_names,
+    list_v1_names,
 )
 from trainmaster.node.network.ports import AskedPort, PortLeases, choose_free
 from trainmaster.node.shims.pod_directory import FoundPod
@@ -47,6 +51,7 @@ from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import HOST_NETWORK, OWN_NETWORK, PLAIN, Relay, SandboxSpec, write_whole
 
 _PORTS = "ports.json"
+V1_MODELS = {model.framework.kind: model for model in MODELS}
 
 
 @dataclass(slots=True)
@@ -68,22 +73,22 @@ class NetworkLeases:
     """By uid of a Pod on the machine's network: the port of its relay to the API server; 0 if it has none."""
     _addresses: Addresses = field(default_factory=Addresses)
     _members: dict[str, set[str]] = field(default_factory=dict)
-    _peers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    _peers: dict[str, GangPeers] = field(default_factory=dict)
     _segments: dict[str, str] = field(default_factory=dict)
 
     def restore(self, pod: Pod, found: FoundPod) -> None:
         """Restores the leases recorded in the Pod's directory."""
-        gang, uid = self._get_gang(pod), pod.uid
+        gang, uid = get_gang(pod), pod.uid
         self._members.setdefault(gang, set()).add(uid)
         for asked, leased in self._read_ports(uid).items():
             self._ports.restore(gang, asked, leased)
         if found.pod is not None and found.pod.network == HOST_NETWORK:
             self._api_ports[uid] = next((relay.port for relay in found.pod.relays), 0)
         if found.pod is not None and found.pod.network == OWN_NETWORK:
-            self._addresses.restore(gang, found.pod.hostname.partition(".")[0], found.pod.address)
+            self._addresses.restore(gang, get_member(pod), found.pod.address)
 
     async def build_site(self, pod: Pod, variables: Mapping[str, str]) -> Site:
-        gang, uid = self._get_gang(pod), pod.uid
+        gang, uid = get_gang(pod), pod.uid
         directory = str(self.root / uid)
         self._members.setdefault(gang, set()).add(uid)
         if self.level == PLAIN:
@@ -194,15 +199,11 @@ class NetworkLeases:
         """The Pod's address as shown in its status."""
         if self.level == PLAIN or pod.uses_host_network:
             return LOOPBACK
-        return self._addresses.lease(get_gang(pod), build_names(pod)[0].partition(".")[0])
-
-    def _get_gang(self, pod: Pod) -> str:
-        """The Pods that share leases. On a shared network the Pods of a v1 job share their ports."""
-        return (self.level == PLAIN and read_v1_gang(pod.raw)) or get_gang(pod)
+        return self._addresses.lease(get_gang(pod), get_member(pod))
 
     def release(self, pod: Pod) -> None:
         """Releases everything of the gang with its last Pod."""
-        gang = self._get_gang(pod)
+        gang = get_gang(pod)
         self._given.pop(pod.uid, None)
         self._api_ports.pop(pod.uid, None)
         members = self._members.get(gang, set())
@@ -220,22 +221,20 @@ class NetworkLeases:
             self._peers[gang] = await self._list_peers(pod)
         return build_hosts(self._addresses, pod, self._peers[gang])
 
-    async def _list_peers(self, pod: Pod) -> list[tuple[str, str]]:
+    async def _list_peers(self, pod: Pod) -> GangPeers:
         """All members of the gang, including future ones; a single Pod has none."""
-        jobset = await self._find_jobset(pod)
-        return [] if jobset is None else list_peer_names(jobset)
-
-    async def _find_jobset(self, pod: Pod) -> JobSet | None:
         workload = await self.workloads.resolve(pod.raw)
         if not workload.gang or build_gang(workload.namespace, workload.gang) != get_gang(pod):
-            return None
+            return GangPeers()
+        model = V1_MODELS.get(workload.kind)
         try:
-            return JobSet(await self.client.get(JOB_SETS, workload.gang_name, workload.namespace))
+            found = await self.client.get(model.gvr if model else JOB_SETS, workload.gang_name, workload.namespace)
         except NotFound:
-            return None
+            return GangPeers()
+        return GangPeers(services=list_v1_names(model(found))) if model else GangPeers(list_peer_names(JobSet(found)))
 
     def _write_ports(self, pod: Pod) -> None:
-        ports = self._ports.list_leases(self._get_gang(pod))
+        ports = self._ports.list_leases(get_gang(pod))
         if ports:
             path = self.root / pod.uid / _PORTS
             content = {f"{host}:{asked}" if host else str(asked): leased for (host, asked), leased in ports.items()}

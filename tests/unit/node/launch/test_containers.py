@@ -12,6 +12,7 @@ import pytest
 from tests.unit.node.making import make_pod, make_prepared
 from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.meta import Object
+from trainmaster.api.v1jobs.waits import build_wait
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.caches.mirror import CacheView
 from trainmaster.node.images.contract import Environment
@@ -381,6 +382,12 @@ def test_the_sandbox_has_names_hosts_and_the_sum_of_limits(tmp_path: Path) -> No
     assert (spec.address, spec.network) == ("10.0.0.9", OWN_NETWORK)
     assert spec.hosts == (("10.0.0.9", "me"), ("10.1.1.1", "db", "cache"))
     assert spec.limits == ResourceLimits(memory=1 << 30, cpu_millis=3000, cpu_shares_millis=3000)
+
+
+def test_the_request_of_an_init_container_does_not_lower_the_share_of_the_program(tmp_path: Path) -> None:
+    pod = make_pod({})
+    pod["spec"]["initContainers"] = [build_wait("job-master-0")]
+    assert build_sandbox(Pod(pod), make_prepared(tmp_path, level=FULL)).limits == ResourceLimits()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.node.machine.player import Player, container, make_pod, sidecar
+from trainmaster.api.meta import Object
+from trainmaster.api.v1jobs.waits import build_wait
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.node.machine import state as states
 from trainmaster.node.machine.decide import decide
@@ -325,3 +327,33 @@ def test_an_outcome_that_is_settled_is_not_overturned() -> None:
     assert player.phase == "Succeeded"
     player.delete(0)
     assert player.phase == "Succeeded"
+
+
+def make_worker(*inits: Object) -> Object:
+    pod = make_pod(container("pytorch"), inits=inits, policy="OnFailure")
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "pt", "uid": "u", "controller": True}
+    pod["metadata"] |= {"labels": {"training.kubeflow.org/job-name": "pt"}, "ownerReferences": [owner]}
+    return pod
+
+
+def test_waiting_for_the_name_of_the_master_is_over_at_once() -> None:
+    player = Player(make_worker(container("mine"), build_wait("pt-master-0"), container("after")))
+    assert player.look() == [Start("mine", 0)]
+    player.begin("mine")
+    assert player.end("mine", 0) == [Start("after", 0)]
+    player.begin("after")
+    assert player.end("after", 0) == [Start("pytorch", 0)]
+    waited = player.status["initContainerStatuses"][1]
+    assert (waited["state"]["terminated"]["reason"], waited["ready"], waited["restartCount"]) == ("Completed", True, 0)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(make_worker(build_wait("other-master-0")), id="another job's master"),
+        pytest.param(make_worker({**build_wait("pt-master-0"), "command": ["sh"]}), id="another command"),
+        pytest.param(make_pod(container("pytorch"), inits=(build_wait("pt-master-0"),)), id="a Pod of no job"),
+    ],
+)
+def test_other_init_containers_of_that_name_run(pod: Object) -> None:
+    assert Player(pod).look() == [Start("init-pytorch", 0)]

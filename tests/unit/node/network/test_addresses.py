@@ -14,6 +14,7 @@ from trainmaster.node.network.addresses import (
     Addresses,
     AddressesExhausted,
     EgressRoutes,
+    GangPeers,
     build_hosts,
     build_service_lines,
     get_gang,
@@ -82,7 +83,7 @@ def test_a_jobset_names_all_its_pods_before_they_exist() -> None:
 def test_the_pods_own_full_name_comes_first_and_peers_follow() -> None:
     addresses = Addresses()
     pod = make_pod("js-1", **{JOBSET_UID: "u"})
-    lines = build_hosts(addresses, Pod(pod), [("js-0", "job"), ("js-1", "job")])
+    lines = build_hosts(addresses, Pod(pod), GangPeers([("js-0", "job"), ("js-1", "job")]))
     own, peer = addresses.lease("team/u", "js-1"), addresses.lease("team/u", "js-0")
     assert lines[0][:2] == (own, "js-1.job.team.svc.cluster.local")
     assert lines[0][-2:] == ("js-1.job", "js-1")
@@ -92,7 +93,37 @@ def test_the_pods_own_full_name_comes_first_and_peers_follow() -> None:
 
 def test_a_pod_without_a_subdomain_has_its_hostname_only() -> None:
     addresses = Addresses()
-    assert build_hosts(addresses, Pod(make_pod("alone", "")), []) == ((addresses.lease("uid-alone", "alone"), "alone"),)
+    lines = build_hosts(addresses, Pod(make_pod("alone", "")), GangPeers())
+    assert lines == ((addresses.lease("uid-alone", "alone"), "alone"),)
+
+
+def make_v1_pod(name: str, **spec: str) -> Pod:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "pt", "uid": "u-pt", "controller": True}
+    meta = {"name": name, "namespace": "team", "uid": f"uid-{name}", "ownerReferences": [owner]}
+    return Pod({"metadata": meta, "spec": {"containers": [], **spec}})
+
+
+def test_the_pods_of_a_v1_job_know_its_services_before_they_run() -> None:
+    addresses = Addresses()
+    peers = GangPeers(services=["pt-master-0", "pt-worker-0"])
+    own, master, worker = build_hosts(addresses, make_v1_pod("pt-worker-0"), peers)
+    assert own[1:] == ("pt-worker-0",) and worker[0] == own[0]
+    assert master[1:] == (
+        "pt-master-0.team.svc.cluster.local",
+        "pt-master-0.team.svc",
+        "pt-master-0.team",
+        "pt-master-0",
+    )
+    assert build_hosts(addresses, make_v1_pod("pt-master-0"), peers)[0] == (master[0], "pt-master-0")
+
+
+def test_pods_of_a_v1_job_with_one_hostname_have_addresses_of_their_own() -> None:
+    addresses = Addresses()
+    first, second = (
+        build_hosts(addresses, make_v1_pod(f"pt-worker-{index}", hostname="same"), GangPeers()) for index in (0, 1)
+    )
+    assert (first[0][1], second[0][1]) == ("same", "same")
+    assert first[0][0] != second[0][0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Ports on a shared network, one for all Pods of a job; and the names that Pods do not reach through the proxy."""
+"""Ports on a shared network, one for all Pods of a job; otherwise the names of its Services, and which names bypass
+the proxy.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,23 @@ from typing import Any, cast
 import pytest
 
 from trainmaster.api.meta import Object
+from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import NotFound
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.node.launch.contract import Prepared
 from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.node.shims.pod_directory import FoundPod
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import FULL, PLAIN
+from trainmaster.testing.cluster import running_cluster
+from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.unit
 
 
-def make_pod(job: str, name: str) -> Pod:
-    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": job, "uid": job, "controller": True}
+def make_pod(job: str, name: str, uid: str = "") -> Pod:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": job, "uid": uid or job, "controller": True}
     meta = {"name": f"{job}-{name}", "namespace": "ns", "uid": f"{job}-{name}", "ownerReferences": [owner]}
     return Pod({"metadata": meta, "spec": {"containers": []}})
 
@@ -79,3 +85,24 @@ def test_services_are_reached_without_the_proxy_those_of_the_own_job_first(tmp_p
     direct = site.variables["NO_PROXY"].split(",")
     assert {"a-master-0", "a-worker-0", "other-000", site.address} <= set(direct) and "far" not in direct
     assert len(direct) < 90, "a variable has a limited length"
+
+
+def test_the_pods_of_a_v1_job_find_each_other_by_the_names_of_its_services(tmp_path: Path) -> None:
+    container = {"name": "pytorch", "image": "i"}
+    replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            client = cluster.client
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+            spec = {"pytorchReplicaSpecs": {"Master": replica, "Worker": {**replica, "replicas": 2}}}
+            job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, "spec": spec}
+            uid = (await client.create(PyTorchJob.gvr, job, "ns"))["metadata"]["uid"]
+            leases = NetworkLeases(tmp_path, client, Workloads(client), FULL)
+            worker, master = make_pod("a", "worker-1", uid), make_pod("a", "master-0", uid)
+            known = {name: line[0] for line in await leases.build_lines(worker) for name in line[1:]}
+            assert {"a-master-0", "a-worker-0", "a-worker-1.ns.svc"} <= set(known)
+            assert leases.find_address(master) == known["a-master-0"]
+            assert leases.find_address(worker) == known["a-worker-1"]
+
+    run_virtual(main())
