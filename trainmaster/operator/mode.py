@@ -92,7 +92,7 @@ COMPANION_LEASE_NAME = "trainmaster-companion"
 _KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Each is served only if its scheduler is installed."""
-OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES)
+OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES, HORIZONTAL_POD_AUTOSCALERS)
 """The operator also works where these are not served, or may not be read."""
 OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
 """Of these only members of JobSets are followed, to report failures; a cluster has many others."""
