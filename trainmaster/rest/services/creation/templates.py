@@ -24,7 +24,7 @@ from trainmaster.api.meta import Object
 SYSTEM_FILE = "system-configmap.yaml"
 TRAINJOB_FILE = "trainjob.yaml"
 _PLACEHOLDER = re.compile(r"\$\{(text:)?([a-z_]+)\}")
-_FOLDER = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_FOLDER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 Value = str | int | None
 

@@ -40,7 +40,9 @@ def test_the_guides_frameworks_are_shipped() -> None:
     assert "suspend" not in pytorch.trainjob["spec"]
 
 
-@pytest.mark.parametrize("name", ["", "jax", "..", "../manifests/pytorch", "PyTorch", "pytorch/", "pytorch\n"])
+@pytest.mark.parametrize(
+    "name", ["", "jax", "..", "../manifests/pytorch", "PyTorch", "pytorch/", "pytorch\n", "9" * 5000]
+)
 def test_what_is_no_framework_is_not_found(name: str) -> None:
     assert Templates().find(name) is None
 
