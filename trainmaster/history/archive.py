@@ -101,7 +101,7 @@ class Archive:
         path = directory / FILE
         try:
             if read_only:
-                return cls(directory, apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
+                return cls(directory, _open_for_reading(path))
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             connection = apsw.Connection(str(path))
             path.chmod(0o600)
@@ -232,7 +232,8 @@ class Archive:
 
     def _has_table(self, name: str) -> bool:
         """Old archives may lack a table, and a reader cannot create it."""
-        return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
+        with _explained("read the archive"):
+            return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
 
     def list_open(self) -> dict[str, Object]:
         with _explained("read the archive"):
@@ -290,6 +291,21 @@ def _explained(what: str) -> Iterator[None]:
         raise ArchiveError(f"cannot {what}: the archive is not writable ({error})") from error
     except apsw.Error as error:
         raise ArchiveError(f"cannot {what}: {error}") from error
+
+
+def _open_for_reading(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        connection.pragma("schema_version")
+    except apsw.CantOpenError:
+        # On a read-only file system SQLite cannot create the index of its log. Without a log, it needs none.
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise
+        connection.close()
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        return apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
+    return connection
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:

@@ -116,7 +116,7 @@ class Home:
             for folder in (self.root, self.store, self.pki, self.logs, self.pods):
                 folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.explain(error) from None
 
     def _check_owner(self) -> None:
         """Checks the owner and mode of the home before anything in it is trusted or written."""
@@ -125,7 +125,7 @@ class Home:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.explain(error) from None
         if found.st_uid not in (0, os.geteuid()):
             raise HomeError(
                 f"the home {self.root} belongs to another user ({found.st_uid}), who could exchange its keys: "
@@ -135,7 +135,8 @@ class Home:
             # A user who can replace files in it can replace the kubeconfig and the keys.
             raise HomeError(f"every user can write to the home {self.root}: close it with `chmod 700 {self.root}`")
 
-    def _unusable(self, error: OSError) -> HomeError:
+    def explain(self, error: OSError) -> HomeError:
+        """An error of its disk, for people."""
         if _is_full(error):
             return HomeError(f"the home {self.root} cannot be written: {error.strerror}: free some and try again")
         return HomeError(f"the home {self.root} cannot be used: {error.strerror}: choose another with --home")
@@ -151,7 +152,7 @@ class Home:
             # lock it, and so prevent the server from starting.
             descriptor = os.open(self._lock, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.explain(error) from None
         with open(descriptor, "a") as file:
             os.fchmod(descriptor, PRIVATE_FILE)
             try:
@@ -171,7 +172,7 @@ class Home:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.explain(error) from None
         with file:
             # Only tests the lock. Taking it, even briefly, could make a concurrent `up` fail.
             answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
@@ -220,7 +221,7 @@ class Home:
                 self._reserve.unlink(missing_ok=True)
                 self._replace_or_overwrite(path, text)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.explain(error) from None
 
     def _replace(self, path: Path, text: str) -> None:
         draft = path.with_name(f".{path.name}.{os.getpid()}")

@@ -49,11 +49,15 @@ def start(home: Home, environ: Mapping[str, str], flags: Sequence[str] = ()) -> 
     if running is not None:
         raise AlreadyRunning(running)
     home.prepare()
-    _rotate_log(home)
+    try:
+        _rotate_log(home)
+        descriptor = os.open(home.server_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+    except OSError as error:
+        raise home.explain(error) from None
     reader, writer = os.pipe()
     # -P: do not import from the current directory.
     command = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root), *flags]
-    with open(os.open(home.server_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE), "ab") as log:
+    with open(descriptor, "ab") as log:
         child = subprocess.Popen(
             [*command, "--report-to", str(writer)],
             stdin=subprocess.DEVNULL,

@@ -83,7 +83,7 @@ def _read_attempt(paths: Paths, container: str, number: int, kinds: set[str]) ->
 def is_locked(paths: Paths) -> bool:
     """Whether a process holds the Pod's lock. Checks without taking the lock, so that nobody is refused meanwhile."""
     try:
-        handle = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
