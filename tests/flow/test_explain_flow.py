@@ -15,6 +15,7 @@ from trainmaster.api.patches import merge
 from trainmaster.api.resources import LIMIT_RANGES, NODES, PODS, RESOURCE_QUOTAS, TRAIN_JOBS
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.explain.changes import UnblockingChange
+from trainmaster.controllers.explain.forecast import forecast
 from trainmaster.controllers.explain.gathering import collect
 from trainmaster.controllers.explain.reasons import JobExplanation, explain, list_waiting
 from trainmaster.jobs.kinds import read_training_job
@@ -144,6 +145,23 @@ def test_a_v1_job_that_waits_gets_the_same_answers() -> None:
             assert explain(fetched, "default", "second", Now(plant.cluster.clock.now())) == found
             for change in found.changes:
                 assert await keep_promise(plant, second, change)
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_v1_job_has_started_with_the_pods_that_it_needs() -> None:
+    async def main() -> None:
+        async with running("4") as plant:
+            await submit(plant, make_v1_job("first", 1, cpu="1"))
+            job = make_v1_job("second", 3, cpu="1")
+            job["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 2}, "suspend": True}
+            await submit(plant, job)
+            assert ask(plant, "second").unblock[1] == "it would start at once"
+            wanted = {**job, "metadata": {**job["metadata"], "name": "third"}}
+            for least, state in ((2, "now"), (3, "later")):
+                wanted["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] = least
+                found = forecast(plant.cluster.view, wanted, Now(plant.cluster.clock.now()))
+                assert found is not None and found.state == state
 
     run_virtual(main(), limit=86_400)
 

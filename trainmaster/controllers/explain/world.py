@@ -209,12 +209,15 @@ class Overlay:
         raise AssertionError("the scheduler finds no end")
 
     def has_started(self, gang: str) -> bool:
-        """Whether all its current Pods are bound."""
+        """Whether all its current Pods are bound, except those that it does not need to start (`minAvailable`)."""
         found = read_ledger(self).gangs.get(gang)
-        if found is None:
+        if found is None or not found.is_admitted:
             return False
-        parts = [part for _, part in found.list_parts()]
-        return any(part.is_admitted for part in parts) and not any(part.waiting for part in parts)
+        least = {role.name: role.least for role in found.shape.roles} if found.shape is not None else {}
+        return all(
+            not part.waiting or (role in least and part.bound + part.done >= least[role])
+            for role, part in found.list_parts()
+        )
 
     def _build_pods(self, jobset: JobSet) -> Iterator[Object]:
         specs = {job["name"]: job for job in jobset.replicated_jobs}
