@@ -38,6 +38,9 @@ from trainmaster.api.validation import names
 
 CLEAN_POD_POLICIES = ("All", "Running", "None")
 _BACKENDS = ("c10d", "etcd", "etcd-v2")
+_PROCESSES = ("auto", "cpu", "gpu")
+_ALL_WORKERS = "AllWorkers"
+_MODES = ("MXTrain", "MXTune")
 _LONGEST_NAME = 63
 _NPROC_DEPRECATED = "spec.elasticPolicy.nProcPerNode is deprecated, use spec.nprocPerNode instead"
 _NO_AUTOSCALER = "spec.elasticPolicy.metrics has no effect: there is no autoscaler on one machine, use kubectl scale"
@@ -58,7 +61,24 @@ def admit(framework: V1Framework, new: Fields, old: Fields | None) -> Findings:
     warnings = [_NPROC_DEPRECATED] if elastic.get("nProcPerNode") is not None else []
     if elastic.get("metrics"):
         warnings.append(_NO_AUTOSCALER)
-    return Findings(errors, warnings)
+    return Findings(errors, [*warnings, *_list_doubts(framework, spec)])
+
+
+def _list_doubts(framework: V1Framework, spec: Fields) -> Iterator[str]:
+    """Mistakes with which upstream runs a job nevertheless."""
+    processes = str(spec.get("nprocPerNode") or "auto")
+    if framework is PYTORCH and processes not in _PROCESSES and not processes.isdecimal():
+        yield f'spec.nprocPerNode: torchrun accepts {", ".join(_PROCESSES)} or a number, not "{processes}"'
+    policy = spec.get("successPolicy") or _ALL_WORKERS
+    if framework is TENSORFLOW and policy != _ALL_WORKERS:
+        yield f'spec.successPolicy: "{policy}" has no effect; the only value besides "" is "{_ALL_WORKERS}"'
+    if framework is MXNET:
+        mode = spec.get("jobMode") or _MODES[0]
+        if mode not in _MODES:
+            yield f'spec.jobMode: "{mode}" has no effect; the values are {" and ".join(_MODES)}'
+        types = set(spec.get(framework.replicas_field) or ())
+        if types and SCHEDULER not in types and types != {WORKER}:
+            yield f"{framework.path}: without a {SCHEDULER}, which decides about the job, it never ends by itself"
 
 
 def _read_elastic(spec: Fields) -> Fields:
@@ -73,7 +93,8 @@ def _check_name(framework: V1Framework, job: Fields) -> Iterator[FieldError]:
         yield fields.invalid("metadata.name", name, f"should match: {', '.join(complaints)}")
         return
     replicas = read_replicas(framework, job.get("spec") or NOTHING)
-    longest = max((f"{name}-{one.word}-{max(0, one.count - 1)}" for one in replicas.values()), key=len, default="")
+    last = {one.type: f"-{max(0, one.count - 1)}" if one.type != LAUNCHER else "" for one in replicas.values()}
+    longest = max((f"{name}-{one.word}{last[one.type]}" for one in replicas.values()), key=len, default="")
     if len(longest) > _LONGEST_NAME:
         room = _LONGEST_NAME - (len(longest) - len(name))
         text = f"must have at most {room} characters, because its Pods are named like {longest}"
@@ -154,6 +175,8 @@ def _check_kind(framework: V1Framework, spec: Fields) -> Iterator[FieldError]:
         yield from _check_tensorflow(framework, replicas)
     elif framework is PADDLE:
         yield from _check_single(framework, replicas, MASTER)
+        if MASTER not in replicas:
+            yield from _check_workers(framework, replicas)
     elif framework is MPI:
         if LAUNCHER not in replicas:
             yield fields.required(f"{framework.path}[{LAUNCHER}]", "must be present")
@@ -193,6 +216,9 @@ def _check_tensorflow(framework: V1Framework, replicas: Fields) -> Iterator[Fiel
         yield fields.forbidden(framework.path, "must not have more than 1 Chief or Master role")
     for name in chiefs:
         yield from _check_single(framework, replicas, name)
+    if not chiefs:
+        # They decide about the job, which would succeed without doing anything.
+        yield from _check_workers(framework, {canonicalize(framework, name): replicas[name] for name in replicas})
 
 
 def _check_pytorch(framework: V1Framework, spec: Fields, replicas: Fields) -> Iterator[FieldError]:

@@ -133,3 +133,56 @@ def test_j01_a_jaxjob_has_workers_only() -> None:
     assert ask(JAX, {"Worker": 0}) == ["spec.jaxReplicaSpecs[Worker].replicas: Forbidden: must be at least 1"]
     [error] = ask(JAX, {"Worker": 1, "Master": 1})
     assert error == 'spec.jaxReplicaSpecs[Master]: Unsupported value: "Master": supported values: "Worker"'
+
+
+@pytest.mark.parametrize("framework", [TENSORFLOW, PADDLE], ids=lambda framework: framework.kind)
+def test_a_job_whose_workers_decide_has_workers(framework: V1Framework) -> None:
+    """It would succeed without doing anything."""
+    path = f"{framework.path}[Worker].replicas"
+    assert ask(framework, {"Worker": 0}) == [f"{path}: Forbidden: must be at least 1"]
+    assert ask(framework, {"Master": 1, "Worker": 0}) == []
+
+
+def test_the_name_of_a_launcher_has_no_index() -> None:
+    job = make_v1_job(MPI, {"Launcher": 1, "Worker": 1})
+    job["metadata"]["name"] = "a" * 54
+    assert list_errors(MPI, job) == []
+    job["metadata"]["name"] = "a" * 55
+    (error,) = list_errors(MPI, job)
+    assert "must have at most 54 characters" in error
+
+
+@pytest.mark.parametrize(
+    ("framework", "replicas", "spec", "want"),
+    [
+        (
+            PYTORCH,
+            {"Master": 1},
+            {"nprocPerNode": "many"},
+            'spec.nprocPerNode: torchrun accepts auto, cpu, gpu or a number, not "many"',
+        ),
+        (
+            TENSORFLOW,
+            {"Worker": 1},
+            {"successPolicy": "Any"},
+            'spec.successPolicy: "Any" has no effect; the only value besides "" is "AllWorkers"',
+        ),
+        (
+            MXNET,
+            {"Scheduler": 1},
+            {"jobMode": "Foo"},
+            'spec.jobMode: "Foo" has no effect; the values are MXTrain and MXTune',
+        ),
+        (
+            MXNET,
+            {"Server": 1, "Worker": 1},
+            {"jobMode": "MXTune"},
+            "spec.mxReplicaSpecs: without a Scheduler, which decides about the job, it never ends by itself",
+        ),
+    ],
+)
+def test_mistakes_with_which_upstream_runs_a_job_are_warned_about(
+    framework: V1Framework, replicas: dict[str, int], spec: Object, want: str
+) -> None:
+    found = admit(framework, make_v1_job(framework, replicas, **spec), None)
+    assert not found.errors and list(found.warnings) == [want]
