@@ -11,6 +11,7 @@ from trainmaster.api.v1jobs.frameworks import JOB_NAME, OPERATOR_NAME
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch
 from trainmaster.controllers.ownership import build_owner_reference
+from trainmaster.controllers.v1jobs.names import find_lost_labels
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.draft import build_patch
 from trainmaster.jobs.models.objects import ObjectModel
@@ -24,7 +25,17 @@ class V1Children:
     def __init__(self, view: View, job: V1Job) -> None:
         self._view = view
         self._job = job
-        self.pods = [Pod(raw) for raw in self._claim(PODS)]
+        self.relabelled: list[tuple[Pod, dict[str, str]]] = []
+        """Pods whose labels somebody has changed, as they are, and the labels that the job gave them."""
+        self.pods = [self._correct(Pod(raw)) for raw in self._claim(PODS)]
+
+    def _correct(self, pod: Pod) -> Pod:
+        """The Pod with the labels that the job gave it."""
+        labels = find_lost_labels(self._job, pod)
+        if labels is None:
+            return pod
+        self.relabelled.append((pod, labels))
+        return Pod({**pod.raw, "metadata": {**pod.meta, "labels": {**pod.labels, **labels}}})
 
     @cached_property
     def services(self) -> dict[str, ObjectModel]:

@@ -119,6 +119,7 @@ class V1Pass:
         if ended is not None:
             self._finish(ended)
             return
+        self._restore_labels()
         self._replace_failed()
         self._remove_surplus()
         problem = self._cluster.ensure() or self._create_objects() or self._create_missing()
@@ -180,6 +181,16 @@ class V1Pass:
         if seconds is None:
             return None
         return self._now.left(self._job.uid, "active", self.draft.status["startTime"], float(seconds))
+
+    def _restore_labels(self) -> None:
+        """Services and users find Pods by their labels, and a Pod that replaced this one would have the same name."""
+        for pod, labels in self._children.relabelled:
+            if pod.is_deleting:
+                continue
+            changes = [f"{name}={value}" for name, value in labels.items() if pod.labels.get(name) != value]
+            text = f"Labels of pod {pod.name} were changed; they are set again: {', '.join(changes)}"
+            self.draft.write(build_patch(PODS, pod, {"metadata": {"labels": labels}}))
+            self.draft.note(self._job, "PodLabelsChanged", text, warning=True)
 
     # Pods that failed
 

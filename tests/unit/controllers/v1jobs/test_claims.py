@@ -10,7 +10,7 @@ from tests.unit.controllers.world import World
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, SERVICES
 from trainmaster.api.v1jobs.frameworks import PYTORCH
-from trainmaster.client.writes import Delete
+from trainmaster.client.writes import Create, Delete
 from trainmaster.controllers.v1jobs.reconciler import build_controller
 from trainmaster.engine.plan import Plan
 from trainmaster.jobs.models.v1jobs import PyTorchJob
@@ -112,3 +112,29 @@ def test_a_finished_job_leaves_pods_alone_that_are_not_its_own() -> None:
     disown(world, SERVICES)
     plan = world.run(CONTROLLER, "a")
     assert plan.writes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("a-worker-0", {"replica-index": "7"}),
+        ("a-worker-0", {"replica-index": None}),
+        ("a-worker-0", {"replica-type": "master"}),
+        ("a-master-0", {"job-name": "other", "job-role": None}),
+        ("a-master-0", {"operator-name": None}),
+    ],
+)
+def test_labels_of_a_pod_that_somebody_changed_are_set_again(name: str, changed: dict[str, str | None]) -> None:
+    """Otherwise the job would delete the Pod, or create another one with its name, which is refused."""
+    world = make_world()
+    before = {pod["metadata"]["name"]: pod["metadata"] for pod in world.list(PODS)}
+    labels = {f"training.kubeflow.org/{key}": value for key, value in changed.items()}
+    world.merge(PODS, name, {"metadata": {"labels": labels}})
+    plan = world.run(CONTROLLER, "a")
+    assert not [write for write in plan.writes if isinstance(write, Delete | Create)]
+    now = world.get(PODS, name)["metadata"]
+    assert (now["uid"], now["labels"]) == (before[name]["uid"], before[name]["labels"])
+    (note,) = plan.notes
+    assert note.reason == "PodLabelsChanged"
+    assert note.message.startswith(f"Labels of pod {name} were changed; they are set again: training.kubeflow.org/")
+    assert world.run(CONTROLLER, "a").all_writes == ()
