@@ -33,7 +33,7 @@ from trainmaster.api.v1jobs.frameworks import (
     XGBOOST,
     V1Framework,
 )
-from trainmaster.api.v1jobs.replicas import canonicalize, find_surplus, read_replicas
+from trainmaster.api.v1jobs.replicas import build_pod_name, canonicalize, find_surplus, read_replicas
 from trainmaster.api.validation import names
 
 CLEAN_POD_POLICIES = ("All", "Running", "None")
@@ -93,8 +93,7 @@ def _check_name(framework: V1Framework, job: Fields) -> Iterator[FieldError]:
         yield fields.invalid("metadata.name", name, f"should match: {', '.join(complaints)}")
         return
     replicas = read_replicas(framework, job.get("spec") or NOTHING)
-    last = {one.type: f"-{max(0, one.count - 1)}" if one.type != LAUNCHER else "" for one in replicas.values()}
-    longest = max((f"{name}-{one.word}{last[one.type]}" for one in replicas.values()), key=len, default="")
+    longest = max((build_pod_name(name, one, max(0, one.count - 1)) for one in replicas.values()), key=len, default="")
     if len(longest) > _LONGEST_NAME:
         room = _LONGEST_NAME - (len(longest) - len(name))
         text = f"must have at most {room} characters, because its Pods are named like {longest}"
