@@ -55,7 +55,7 @@ _MPI_DIRECTORIES = (
     "OMPI_MCA_orte_tmpdir_base",
     "OMPI_MCA_osc_sm_backing_directory",
 )
-"""Open MPI gives the files of two workers on one machine the same names."""
+"""The variables that say where Open MPI puts its files."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 

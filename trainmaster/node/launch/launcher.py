@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -171,10 +171,17 @@ class Launcher:
         self._keep(live)
         _write_kubeconfig(live)
         budget = await find_budget(self._client, namespace)
-        prepared = Prepared(site, sources, live.made, images, self._allocatable, budget=budget)
         socket = await self._images.gangs.find_socket(pod)
-        return (
-            replace(prepared, gang_socket=socket, shared_memory=_make_shared_memory(pod, site)) if socket else prepared
+        memory = _make_shared_memory(pod, site) if socket and site.level == PLAIN else ""
+        return Prepared(
+            site,
+            sources,
+            live.made,
+            images,
+            self._allocatable,
+            gang_socket=socket,
+            shared_memory=memory,
+            budget=budget,
         )
 
     def adopt(self, pod: Pod, site: Site) -> None:
@@ -455,8 +462,7 @@ def _make_writable(pod: Pod, site: Site, images: Iterable[Environment]) -> None:
 
 
 def _make_shared_memory(pod: Pod, site: Site) -> str:
-    if site.level != PLAIN:
-        return ""
+    """Where Open MPI puts the files of one worker. It would give those of two workers on a machine the same names."""
     return empty_dir.make("open-mpi", {"medium": "Memory"}, site.directory, pod.uid).source
 
 
