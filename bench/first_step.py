@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.support.server import clean_environ, command
 from tests.support.training import ROOT, training
-from tools.frameworks import find_frameworks
+from tools.frameworks import TOOL, find_environment
 
 LEAST = 5.0
 PROGRAM = """
@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--prefix", type=Path, help="an environment with torch and transformers")
     arguments = parser.parse_args()
-    prefix = arguments.prefix or find_frameworks()
+    prefix = arguments.prefix or find_environment(TOOL)
     if prefix is None:
         print("there is no environment with torch: run `make setup`, or name one with --prefix", file=sys.stderr)
         return 2
