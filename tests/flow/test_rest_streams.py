@@ -14,6 +14,7 @@ from tests.flow.plant import ScriptedNode
 from tests.flow.test_rest_jobs import create, wait_for
 from tests.support.rest_plant import Listener, RestPlant, running_rest_plant
 from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.v1jobs.frameworks import PYTORCH, TENSORFLOW
 from trainmaster.client.contract import PatchType
 from trainmaster.rest.models.streams import EndEvent, JobEvent, LogEvent, MarkEvent, StateEvent
 from trainmaster.rest.problems import Problem
@@ -203,6 +204,24 @@ def test_events_and_states_come_once_each(tmp_path: Path) -> None:
         assert len(seen) == len(set(seen)) > 0
 
     play(tmp_path, scene)
+
+
+def test_events_of_a_job_of_another_kind_with_the_same_name_do_not_come(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        for framework, role in ((PYTORCH, "Master"), (TENSORFLOW, "Chief")):
+            containers = [{"name": framework.container, "image": "python", "command": ["true"]}]
+            replica = {"replicas": 1, "template": {"spec": {"containers": containers}}}
+            head = {"apiVersion": "kubeflow.org/v1", "kind": framework.kind, "metadata": {"name": "a"}}
+            job = {**head, "spec": {framework.replicas_field: {role: replica}}}
+            await plant.rest.client.create(framework.gvr, job, "ann")
+        await plant.rest.clock.sleep(60)
+        seen = set()
+        async with plant.listen("/api/v1/jobs/a/events/stream?kind=PyTorchJob", token=ann) as stream:
+            while (event := await stream.next()) is not None:
+                seen.add(event.data.get("about"))
+        assert {"PyTorchJob/a", "Pod/a-master-0"} <= seen and "Pod/a-chief-0" not in seen
+
+    play(tmp_path, scene, ScriptedNode())
 
 
 def test_a_slow_reader_holds_up_its_own_stream_only_and_little_memory(tmp_path: Path) -> None:

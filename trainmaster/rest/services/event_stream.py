@@ -202,6 +202,8 @@ class _Follower:
             jobs = await list_training_jobs(self.client, self.job.namespace)
             longer = [job.name for job in jobs if len(job.name) > len(self.job.name)]
             return not any(name.startswith(f"{other}-") for other in longer)
+        if gvr == PODS and self.job.find_place(found) is None:
+            return False  # a job of another kind may have the same name
         return read_labels(found).get(self.job.pod_label) == self.job.name
 
 
