@@ -284,3 +284,19 @@ def test_c42_labels_and_annotations_of_the_template_are_copied() -> None:
     made = stage.get_pod("a-worker-0")["metadata"]
     assert made["annotations"] == {"note": "y"}
     assert (made["labels"]["team"], made["labels"][f"{LABELS}job-name"]) == ("x", "a")
+
+
+def test_a_job_that_runs_with_the_pods_it_needs_is_not_waiting() -> None:
+    policy = {"schedulingPolicy": {"minAvailable": 1}}
+    stage = V1Stage(PYTORCH, {"Worker": 2}, runPolicy=policy)
+    stage.play()
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    for name in stage.pods:
+        stage.world.merge(PODS, name, {"status": {"phase": "Pending", "conditions": [unplaced]}})
+    stage.play()
+    assert stage.status["waiting"]["message"] == "Pod a-worker-0 waits: no room"
+    stage.world.merge(PODS, "a-worker-0", {"spec": {"nodeName": "local"}, "status": {"conditions": []}})
+    stage.set_phase("a-worker-0", "Running")
+    stage.play()
+    assert "waiting" not in stage.status
+    assert stage.conditions[-1] == ("Running", "True")
