@@ -45,8 +45,6 @@ class Program:
     """Of upstream, or "." for source of ours beside the pins."""
     manifests: Mapping[str, str] | None = None
     """Name beside the program -> "module path:folder or file" in the Go module cache."""
-    on_demand: bool = False
-    """Built by the programs that need it, which no test does, and not by `make setup`."""
 
 
 PROGRAMS = {
@@ -77,12 +75,9 @@ PROGRAMS = {
                 "manifests": "github.com/kubeflow/training-operator:manifests",
                 "coscheduling.yaml": f"sigs.k8s.io/scheduler-plugins:{COSCHEDULING}",
             },
-            on_demand=True,
         ),
     )
 }
-SETUP = tuple(name for name, program in PROGRAMS.items() if not program.on_demand)
-"""The programs that `make setup` builds."""
 
 DEBIAN_KUBECTL = "kubernetes-client"
 """Debian's package; in Debian 12 it is kubectl 1.20, the oldest client we promise to serve."""
@@ -156,7 +151,7 @@ class Toolbox:
 
     # ---- making -----------------------------------------------------------
 
-    def ensure(self, names: Sequence[str] = SETUP) -> list[Missing]:
+    def ensure(self, names: Sequence[str] = tuple(PROGRAMS)) -> list[Missing]:
         """Builds missing tools; returns those that are not available and why."""
         missing = []
         for name in names:

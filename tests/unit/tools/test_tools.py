@@ -66,10 +66,6 @@ def test_the_key_of_a_program_of_ours_changes_with_its_source(tmp_path: Path, mo
     assert program_key(upstreams) == before[1]
 
 
-def test_setup_does_not_build_what_no_test_needs() -> None:
-    assert set(PROGRAMS) - set(toolbox.SETUP) == {"training-operator"}
-
-
 def test_the_cache_lies_outside_the_checkout() -> None:
     assert cache_root({"XDG_CACHE_HOME": "/x"}) == Path("/x/trainmaster")
     assert cache_root({}) == Path.home() / ".cache" / "trainmaster"
