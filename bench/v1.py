@@ -147,7 +147,7 @@ def start_real_jobs(level: str, count: int) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--operator-jobs", type=int, default=60)
+    parser.add_argument("--operator-jobs", type=int, default=100)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--starts", type=int, default=60)
