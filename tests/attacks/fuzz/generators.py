@@ -25,7 +25,7 @@ from tests.attacks.fuzz.objects import (
 from tests.attacks.fuzz.words import TEXTS, bend, make_text, make_value, mutate, to_json
 
 CALLERS = ("ann", "ann", "owner")
-STANDING = ("configmaps", "trainingruntimes", "jobs", "trainjobs", "pods")
+STANDING = ("configmaps", "trainingruntimes", "jobs", "trainjobs", "pods", "pytorchjobs")
 """Kinds of which each caller has an object `fuzzed`, for patches."""
 _JSON = ("Content-Type", "application/json")
 

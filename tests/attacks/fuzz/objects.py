@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from tests.attacks.fuzz.words import TEXTS
+from trainmaster.api.v1jobs.frameworks import API_VERSION, FRAMEWORKS, V1Framework
 
 CONTAINER: dict[str, Any] = {
     "name": "main",
@@ -17,6 +18,10 @@ CONTAINER: dict[str, Any] = {
     "workingDir": "/v",
     "ports": [{"containerPort": 80, "name": "p"}],
 }
+TERM: dict[str, Any] = {
+    "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}, {"key": "b", "operator": "Gt", "values": ["1"]}],
+    "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["local"]}],
+}
 POD_SPEC: dict[str, Any] = {
     "restartPolicy": "Never",
     "containers": [CONTAINER],
@@ -24,6 +29,8 @@ POD_SPEC: dict[str, Any] = {
     "subdomain": "b",
     "nodeSelector": {"a": "b"},
     "tolerations": [{"key": "a", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}},
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "ScheduleAnyway"}],
     "terminationGracePeriodSeconds": 0,
     "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "c", "configMap": {"name": "c"}}],
 }
@@ -37,6 +44,46 @@ JOB_SPEC: dict[str, Any] = {
 }
 JOBS: list[Any] = [{"name": "node", "replicas": 1, "template": {"spec": JOB_SPEC}}]
 
+
+def _build_v1_job(framework: V1Framework) -> tuple[str, str, str, dict[str, Any]]:
+    """A suspended job of one kind of training-operator, with every field that its controller reads."""
+    containers = [
+        {**CONTAINER, "name": framework.container, "ports": [{"containerPort": 80, "name": framework.port_name}]}
+    ]
+    replica = {
+        "replicas": 1,
+        "restartPolicy": "ExitCode",
+        "template": {**TEMPLATE, "spec": {**POD_SPEC, "containers": containers}},
+    }
+    policy = {
+        "suspend": True,
+        "cleanPodPolicy": "Running",
+        "ttlSecondsAfterFinished": 9,
+        "activeDeadlineSeconds": 9,
+        "backoffLimit": 3,
+        "schedulingPolicy": {
+            "minAvailable": 1,
+            "queue": "q",
+            "priorityClass": "p",
+            "minResources": {"cpu": "1"},
+            "scheduleTimeoutSeconds": 5,
+        },
+    }
+    spec = {
+        framework.replicas_field: dict.fromkeys(framework.types, replica),
+        "runPolicy": policy,
+        **_V1_MORE.get(framework.kind, {}),
+    }
+    return API_VERSION, framework.kind, f"/apis/{API_VERSION}", {"spec": spec}
+
+
+_V1_MORE: dict[str, dict[str, Any]] = {
+    "PyTorchJob": {"nprocPerNode": "2", "elasticPolicy": {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d",
+                                                         "rdzvConf": [{"key": "a", "value": "b"}], "maxRestarts": 3}},
+    "TFJob": {"successPolicy": "AllWorkers", "enableDynamicWorker": True},
+    "MPIJob": {"slotsPerWorker": 2, "mainContainer": "mpi"},
+    "MXJob": {"jobMode": "MXTrain"},
+}  # fmt: skip
 BODIES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     # plural: apiVersion, kind, path of its group, the rest of the object
     "configmaps": ("v1", "ConfigMap", "/api/v1", {"data": {"a": "b"}, "binaryData": {"c": "YQ=="}}),
@@ -70,6 +117,7 @@ BODIES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "authorization.k8s.io/v1", "SelfSubjectAccessReview", "/apis/authorization.k8s.io/v1",
         {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "a"}}},
     ),
+    **{framework.plural: _build_v1_job(framework) for framework in FRAMEWORKS},
     "tokenreviews": ("authentication.k8s.io/v1", "TokenReview", "/apis/authentication.k8s.io/v1", {"spec": {"token": "a.b.c"}}),
 }  # fmt: skip
 CLUSTER_WIDE = frozenset({"selfsubjectaccessreviews", "tokenreviews"})
