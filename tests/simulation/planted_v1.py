@@ -123,7 +123,7 @@ V1_BUGS: tuple[Planted, ...] = (
         ("I8",),
         patches=((passes, "count_restarts_in_place", _count_nothing),),
         seeds=200,
-        first=48,
+        first=248,
     ),
     Planted("cleans up Pods that have ended", ("I8",), _JOBS, show_changed(_clean_up_everything), seeds=100, first=10),
     Planted(
