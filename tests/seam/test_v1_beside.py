@@ -104,7 +104,7 @@ def test_each_operator_runs_its_kinds_and_a_companion_retains_all(shared_cluster
             await site.start()
             async with running_companion(site, tmp_path):
                 await submit(site, make_job(PYTORCH, {"Master": 1, "Worker": 1}), PYTORCH.gvr)
-                await submit(site, make_job(TENSORFLOW, {"PS": 1, "Worker": 1}), TENSORFLOW.gvr)
+                await submit(site, make_job(TENSORFLOW, {"Chief": 1, "PS": 1}), TENSORFLOW.gvr)
                 ours = await finish(site, PYTORCH.gvr, "Succeeded")
                 theirs = await finish(site, TENSORFLOW.gvr, "Succeeded")
                 own = {PYTORCH.singular, NAME}
