@@ -24,7 +24,7 @@ from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.servers.flags import add_kind
 from trainmaster.client.contract import Client, WatchEvent
-from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind
+from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind, get_kind_name
 from trainmaster.jobs.lookups import list_training_jobs
 from trainmaster.jobs.models.training import STATES, TrainingJob
 from trainmaster.kit.clock import SystemClock
@@ -32,8 +32,8 @@ from trainmaster.kit.clock import SystemClock
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kind(parser, "only jobs of this kind, such as pytorchjob (default: all)")
-    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only TrainJobs with these labels")
-    parser.add_argument("--state", choices=STATES, help="only TrainJobs in this state")
+    parser.add_argument("-l", "--selector", default="", metavar="LABELS", help="only jobs with these labels")
+    parser.add_argument("--state", choices=STATES, help="only jobs in this state")
     parser.add_argument("-w", "--watch", action="store_true", help="print every change until Ctrl-C")
     add_server(parser, all_namespaces=True)
     add_output(parser, OBJECT_FORMS)
@@ -53,7 +53,9 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if not found and options.output in ("table", "wide"):
         where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
         more = "" if options.all_namespaces else "; -A lists all namespaces"
-        context.note(f"no TrainJobs {where}{more}; `trainmaster submit -f FILE` makes one")
+        kind = find_kind(options.kind)
+        what = "training jobs" if kind is None else f"{get_kind_name(kind)}s"
+        context.note(f"no {what} {where}{more}; `trainmaster submit -f FILE` makes one")
     return exits.OK
 
 
