@@ -10,7 +10,7 @@ Resources are checked when a TrainJob is created, with its runtime and the defau
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import orjson
@@ -57,8 +57,10 @@ class GangSizes(Plugin):
             return
         gangs, gvr = list(list_gangs(attributes.new)), attributes.kind.gvr
         is_trainjob = gvr == TRAIN_JOBS
-        # The Pods of a Job are created a few hundred at a time, and its own rules limit their number.
-        problem = "" if gvr == JOBS else find_excess(sum(number for number, _ in gangs))
+        # The Pods of a Job are created a few hundred at a time, and its own rules limit their number. What an earlier
+        # version has stored can still be changed, for example when it is deleted.
+        is_exempt = gvr == JOBS or (attributes.old is not None and _count(list_gangs(attributes.old)) == _count(gangs))
+        problem = "" if is_exempt else find_excess(_count(gangs))
         if hard and not problem:
             problem = find_problem(attributes.namespace, gangs, hard)
         if problem:
@@ -80,6 +82,10 @@ class GangSizes(Plugin):
         allowed = {name: hard[name] for name in over}
         text = f"it needs {describe_amounts(over)}, and the tenant may have {describe_amounts(allowed)} at a time"
         raise _refuse(attributes, f"{text}, {NEVER}; {build_raise_advice(namespace, over)}", _RESOURCES)
+
+
+def _count(gangs: Iterable[tuple[int, Fields]]) -> int:
+    return sum(number for number, _ in gangs)
 
 
 def _refuse(attributes: Attributes, text: str, field: str) -> status.StatusError:
@@ -121,7 +127,7 @@ def _measure_pod(spec: Object, hard: Fields, limits: Sequence[Fields]) -> Usage:
 
 def find_problem(tenant: str, gangs: list[tuple[int, Fields]], hard: Fields) -> str:
     """Why these Pods can never fit the quota; "" if they can."""
-    pods = sum(number for number, _ in gangs)
+    pods = _count(gangs)
     if "pods" in hard and pods > quantity.parse(hard["pods"]):
         advice = build_raise_advice(tenant, {"pods": str(pods)})
         return f"it needs {pods} Pods, and the tenant may have {hard['pods']} at a time, {NEVER}; {advice}"

@@ -181,7 +181,19 @@ def test_nobody_submits_a_job_that_does_not_fit_into_memory(gvr: GVR, build: Cal
     play(SMALL, scene)
 
 
-def make_job_set(pods: int) -> Object:
+def test_a_job_that_was_let_in_before_can_still_be_changed_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(cluster: Cluster) -> None:
+        await cluster.client.create(JOB_SETS, make_job_set(3), "default")
+        monkeypatch.setattr("trainmaster.api.training.counts.find_excess.__defaults__", (2,))
+        patch: Object = {"metadata": {"finalizers": ["a.b/c"]}}
+        await cluster.client.patch(JOB_SETS, "a", PatchType.MERGE, patch, "default")
+        with pytest.raises(StatusError, match="it has 4 Pods"):
+            await cluster.client.create(JOB_SETS, make_job_set(4, "b"), "default")
+
+    play(SMALL, scene)
+
+
+def make_job_set(pods: int, name: str = "a") -> Object:
     container = {"name": "c", "image": "i"}
     job = {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
     jobs = [{"name": "node", "replicas": pods, "template": {"spec": job}}]
