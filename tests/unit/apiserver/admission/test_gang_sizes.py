@@ -197,7 +197,7 @@ def make_job_set(pods: int, name: str = "a") -> Object:
     container = {"name": "c", "image": "i"}
     job = {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
     jobs = [{"name": "node", "replicas": pods, "template": {"spec": job}}]
-    metadata = {"name": "a", "namespace": "default"}
+    metadata = {"name": name, "namespace": "default"}
     return {
         "apiVersion": JOB_SETS.api_version,
         "kind": "JobSet",
