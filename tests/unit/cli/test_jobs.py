@@ -312,6 +312,28 @@ def test_a_watched_list_of_several_kinds_is_aligned() -> None:
     assert {row[header.index("NODES") :].split()[0] for row in rows} == {"1", "2"}
 
 
+def test_a_watched_list_gets_a_column_of_kinds_when_another_kind_appears() -> None:
+    context = CommandContext({}, io.StringIO(), io.StringIO())
+    options = argparse.Namespace(
+        namespace=NAMESPACE, kind="", selector="", state=None, output="table", all_namespaces=False, watch=True
+    )
+
+    async def main() -> None:
+        async with running_cluster() as cluster, asyncio.TaskGroup() as group:
+            await LogWorld(cluster, "first").submit()
+            watching = group.create_task(Watcher(cluster.client, context, options, kinds=False).run())
+            await asyncio.sleep(1)
+            await V1LogWorld(cluster, "second").submit()
+            await asyncio.sleep(1)
+            watching.cancel()
+
+    run_virtual(main())
+    assert isinstance(context.out, io.StringIO)
+    lines = [line.split()[:2] for line in context.out.getvalue().splitlines()]
+    assert lines[0][0] == "NAME" and lines[1][0] == "first"
+    assert lines[2:] == [["KIND", "NAME"], ["PyTorchJob", "second"]]
+
+
 def test_long_texts_are_wrapped_on_a_terminal_only() -> None:
     assert terminal.wrap(CommandContext({}, io.StringIO()), LONG, 4) == [LONG]
     wrapped = terminal.wrap(CommandContext({"COLUMNS": "40"}, Terminal()), LONG, 4)

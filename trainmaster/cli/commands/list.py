@@ -63,7 +63,7 @@ class Watcher:
     """Prints the current jobs, then a line for every visible change."""
 
     def __init__(self, client: Client, context: CommandContext, options: argparse.Namespace, *, kinds: bool) -> None:
-        """`kinds`: whether to add a column for the kind."""
+        """`kinds`: whether to add a column for the kind, also before a job that is no TrainJob appears."""
         self._client, self._context, self._options, self._kinds = client, context, options, kinds
         kind = find_kind(options.kind)
         self._models = list(TRAINING_KINDS.values()) if kind is None else [kind]
@@ -133,8 +133,7 @@ class Watcher:
         self._pending.discard(model)
         if self._pending:
             return
-        if self._options.output in ("table", "wide"):
-            self._context.say(self._build_lines(self._known.values())[0])
+        self._print_header()
         for job in sort(self._known.values()):
             self._print(job)
 
@@ -143,8 +142,16 @@ class Watcher:
             self._known.pop(job.uid, None)
         else:
             self._known[job.uid] = job
-        if not self._pending:
-            self._print(job, gone=gone)
+        if self._pending:
+            return
+        if not self._kinds and has_kinds([job]):
+            self._kinds = True
+            self._print_header()
+        self._print(job, gone=gone)
+
+    def _print_header(self) -> None:
+        if self._options.output in ("table", "wide"):
+            self._context.say(self._build_lines(self._known.values())[0])
 
     def _print(self, job: TrainingJob, *, gone: bool = False) -> None:
         """Prints a row unless it looks the same as the last one of this job, apart from its age."""
