@@ -60,9 +60,9 @@ class GangSizes(Plugin):
         # The Pods of a Job are created a few hundred at a time, and its own rules limit their number. What an earlier
         # version has stored can still be changed, for example when it is deleted.
         is_exempt = gvr == JOBS or (attributes.old is not None and _count(list_gangs(attributes.old)) == _count(gangs))
-        problem = "" if is_exempt else find_excess(_count(gangs))
-        if hard and not problem:
-            problem = find_problem(attributes.namespace, gangs, hard)
+        problem = find_problem(attributes.namespace, gangs, hard) if hard else ""
+        if not problem and not is_exempt:
+            problem = find_excess(_count(gangs))
         if problem:
             raise _refuse(attributes, problem, _NODES if is_trainjob else "")
         if hard and is_trainjob and attributes.operation is CREATE:
