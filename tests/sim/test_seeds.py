@@ -1,4 +1,4 @@
-"""Fifteen hundred worlds with faults, without a violation; and every world is the same each time."""
+"""Two thousand worlds with faults, without a violation; and every world is the same each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.simulation.runner import run_seed
 
 pytestmark = pytest.mark.sim
 
-SEEDS = 1500
+SEEDS = 2000
 REPLAYED = (1, 2, 3, 22, 24, 151)
 
 

@@ -94,12 +94,9 @@ class SandboxedPod:
     # Talking
 
     def _accept(self, _: int) -> None:
-        try:
-            link, _address = self._listener.accept()
-        except OSError:
-            return  # disconnected again, or no descriptor left: the client will retry
-        link.setblocking(False)
-        self.add_peer(link)
+        link = wire.accept(self._listener)
+        if link is not None:
+            self.add_peer(link)
 
     def add_peer(self, link: socket.socket, *, subscribed: bool = False) -> None:
         peer = Peer(link)

@@ -190,11 +190,9 @@ class GangExec:
             self._drop(caller)
 
     def _accept(self, _: int) -> None:
-        try:
-            link, _address = self._listener.accept()
-        except OSError:
-            return  # disconnected again, or no descriptor left: the client will retry
-        link.setblocking(False)
+        link = wire.accept(self._listener)
+        if link is None:
+            return
         caller = GangCaller(link)
         self._callers.add(caller)
         if len(self._callers) > _MOST_CALLERS:

@@ -94,6 +94,16 @@ def listen_in(directory: str, name: str, mode: int = 0o600) -> socket.socket:
     return link
 
 
+def accept(listener: socket.socket) -> socket.socket | None:
+    """None if the client has disconnected again, or no descriptor is left; it will retry."""
+    try:
+        link, _ = listener.accept()
+    except OSError:
+        return None
+    link.setblocking(False)
+    return link
+
+
 def connect_in(directory: str, name: str) -> socket.socket:
     """Raises FileNotFoundError or ConnectionRefusedError if nobody listens there."""
     link = make_socket()

@@ -84,11 +84,9 @@ class Zygote:
 
     def _accept(self, _: int) -> None:
         assert self._listener is not None
-        try:
-            link, _address = self._listener.accept()
-        except OSError:
+        link = wire.accept(self._listener)
+        if link is None:
             return
-        link.setblocking(False)
         self._stop_waiting()
         self._links[link.fileno()] = link
         self._loop.add(link.fileno(), lambda _: self._listen_to(link))

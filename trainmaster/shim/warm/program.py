@@ -68,7 +68,7 @@ class WarmProgram:
         """Prepares everything up to the first line of the program. Errors are reported as a failed start."""
         try:
             gc.collect()  # objects of the shim must not close the program's descriptors later
-            _close_all_but(self._report)
+            close_all_but(self._report)
             self._renew_process()
             self._renew_interpreter()
             _renew_libraries(self._spec.env)
@@ -169,7 +169,7 @@ def _is_ours(frame: types.FrameType) -> bool:
     return name.startswith(f"{OURS}.shim") or frame.f_back is None
 
 
-def _close_all_but(kept: int) -> None:
+def close_all_but(kept: int) -> None:
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != kept:
             try:

@@ -22,7 +22,7 @@ from trainmaster.shim import launch
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.warm import conditions, trials, workers
-from trainmaster.shim.warm.program import OURS, WarmProgram, find_blas
+from trainmaster.shim.warm.program import OURS, WarmProgram, close_all_but, find_blas
 from trainmaster.shim.wire import Message
 from trainmaster.shim.zygote import FOLDER, Zygote, report_and_detach
 
@@ -39,7 +39,7 @@ def main(text: str) -> WarmProgram | None:
     options = json.loads(text)
     package, ground = sys.path[0], options["ground"]
     launch.arrange_signals()
-    _close_inherited(int(ground["switch"]))
+    close_all_but(int(ground["switch"]))
     linux.set_process_name("tm-warm")
     linux.set_subreaper()
     linux.keep_thread_number()
@@ -125,12 +125,3 @@ def _check(before: set[str]) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         raise WarmError("the imports initialised CUDA")
-
-
-def _close_inherited(kept: int) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != kept:
-            try:
-                os.close(int(name))
-            except OSError:
-                continue  # the one that listed them
