@@ -18,6 +18,9 @@ from trainmaster.api.labels import DEVICES
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.requests import GPU, count_devices, is_sidecar, read_amounts
 
+DECLARED = "declared-"
+"""Prefix of the ids of GPUs that do not exist."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -32,7 +35,9 @@ class Device:
     unhealthy: str = ""
     """Why it is not leased any more, until an administrator clears this."""
     held: str = ""
-    """The foreign process that uses it."""
+    """Why it is not leased now, as in `GPU 0 <held>`: a process that has no lease uses it."""
+    mig: str = ""
+    """For a MIG device: `<UUID of its GPU>/<GPU instance>/<compute instance>`."""
 
     @property
     def is_free(self) -> bool:
@@ -52,6 +57,8 @@ def render_devices(devices: Sequence[Device]) -> str:
             entry["unhealthy"] = device.unhealthy
         if device.held:
             entry["held"] = device.held
+        if device.mig:
+            entry["mig"] = device.mig
         entries.append(entry)
     return orjson.dumps(entries).decode()
 
@@ -62,7 +69,7 @@ def list_devices(node: Object) -> list[Device]:
     if isinstance(entries, list):
         return [_read_device(entry) for entry in entries if isinstance(entry, dict) and "id" in entry]
     count = read_amounts((node.get("status") or {}).get("allocatable")).get(GPU, 0)
-    return [Device(number, f"declared-{number}") for number in range(count)]
+    return [Device(number, f"{DECLARED}{number}") for number in range(count)]
 
 
 def _read_device(entry: Mapping[str, Any]) -> Device:
@@ -74,6 +81,7 @@ def _read_device(entry: Mapping[str, Any]) -> Device:
         memory if isinstance(memory, int) else 0,
         str(entry.get("unhealthy", "")),
         str(entry.get("held", "")),
+        str(entry.get("mig", "")),
     )
 
 
@@ -86,53 +94,56 @@ def render_lease(spec: Mapping[str, Any], devices: Sequence[Device]) -> str:
     for container in (*(spec.get("containers") or ()), *(entry for entry in inits if is_sidecar(entry))):
         count = count_devices(container)
         if count:
-            shares[container["name"]] = [{"index": item.index, "id": item.id} for item in rest[:count]]
+            shares[container["name"]] = [_render_share(item) for item in rest[:count]]
             rest = rest[count:]
     for container in inits:
         count = 0 if is_sidecar(container) else count_devices(container)
         if count:
-            shares[container["name"]] = [{"index": item.index, "id": item.id} for item in devices[:count]]
+            shares[container["name"]] = [_render_share(item) for item in devices[:count]]
     return orjson.dumps(shares).decode()
+
+
+def _render_share(device: Device) -> dict[str, Any]:
+    share: dict[str, Any] = {"index": device.index, "id": device.id}
+    return {**share, "mig": device.mig} if device.mig else share
 
 
 def list_leased(pod: Fields) -> list[str]:
     """Ids of the GPUs leased to a Pod, without duplicates."""
-    shares = _read(pod)
-    if not isinstance(shares, dict):
-        return []
-    entries = (entry for share in shares.values() if isinstance(share, list) for entry in share)
-    return list(dict.fromkeys(str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry))
+    return [device.id for device in list_shares(pod)]
 
 
 def devices_env(pod: Fields, container: str = "") -> dict[str, str]:
     """The variables that restrict processes to their GPUs; without a lease they see none.
 
     For one container, or without a name for the whole Pod. CUDA_VISIBLE_DEVICES has numbers in PCI order, because many
-    programs cannot read UUIDs there; for NVIDIA_VISIBLE_DEVICES UUIDs are usual.
+    programs cannot read UUIDs there, except for MIG devices, which have no numbers; for NVIDIA_VISIBLE_DEVICES UUIDs
+    are usual.
     """
-    entries = list_shares(pod, container)
-    if not entries:
+    devices = list_shares(pod, container)
+    if not devices:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    is_mig = any(device.mig for device in devices)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index, _ in entries),
-        "NVIDIA_VISIBLE_DEVICES": ",".join(id_ for _, id_ in entries),
+        "CUDA_VISIBLE_DEVICES": ",".join(device.id if is_mig else str(device.index) for device in devices),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(device.id for device in devices),
     }
 
 
-def list_shares(pod: Fields, container: str = "") -> list[tuple[int, str]]:
-    """(index, id) of the GPUs of one container, or without a name of the whole Pod; without duplicates."""
+def list_shares(pod: Fields, container: str = "") -> list[Device]:
+    """The GPUs of one container, or without a name of the whole Pod; without duplicates."""
     shares = _read(pod)
     lists = shares if isinstance(shares, dict) else {}
     chosen = [lists.get(container)] if container else list(lists.values())
-    entries = {
-        str(entry["id"]): int(entry.get("index", 0))
+    devices = {
+        str(entry["id"]): _read_device(entry)
         for share in chosen
         if isinstance(share, list)
         for entry in share
         if isinstance(entry, dict) and "id" in entry
     }
-    return [(index, id_) for id_, index in entries.items()]
+    return list(devices.values())
 
 
 def _read(obj: Fields) -> Any:

@@ -17,7 +17,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 
 from trainmaster.apiserver.admission.disk_room import StorageRoom
@@ -32,6 +32,7 @@ from trainmaster.app.home.control import serve_control
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.app.home.maintenance import serve_backup
+from trainmaster.app.node import open_inventory
 from trainmaster.app.process import find_loop_factory, protect_from_oom_killer, stop_on_signals
 from trainmaster.app.rest.embedded import serving_rest
 from trainmaster.app.rest.serving import WILDCARDS
@@ -122,6 +123,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
     )
     with home.hold(info):
         async with AsyncExitStack() as stack:
+            inventory = stack.enter_context(closing(open_inventory(home.pods))) if settings.process.workloads else None
             pki = Pki(home.pki, world.clock)
             pki.ensure(_certificate_names(settings))
             store = await stack.enter_async_context(SqliteStore.open(home.store, world.clock, _store_options(settings)))
@@ -134,10 +136,12 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             ensure_built_ins(api.registry)
             await upgrade_tenants(LocalClient(api.registry), api.registry)
             pods = NO_PODS
-            if settings.process.workloads:
+            if inventory is not None:
                 damage = store.damage.describe() if store.damage is not None else ""
                 agent = await stack.enter_async_context(
-                    running_workloads(api.registry, home, settings, world.environ, world.clock, api.metrics, damage)
+                    running_workloads(
+                        api.registry, home, settings, world.environ, world.clock, api.metrics, inventory, damage
+                    )
                 )
                 pods = build_pod_access(agent, home, world.clock)
             port, notes = choose_port(home, settings)

@@ -16,6 +16,8 @@ from trainmaster.client.contract import Client
 from trainmaster.engine.events import Recorder
 from trainmaster.kit.clock import Clock
 from trainmaster.node.devices.gpus import Inventory
+from trainmaster.node.devices.reader import GpuReader
+from trainmaster.node.devices.users import GpuUsers
 from trainmaster.node.host.hardware import read_hardware, read_health
 from trainmaster.node.host.registration import NodeKeeper, NodeShape, build_node
 
@@ -40,7 +42,7 @@ def build_shape(settings: NodeOptions, isolation: str) -> NodeShape:
 def build_own_node(settings: NodeOptions, home: Path, now: datetime) -> Object:
     """The Node that a server of this home would register, which need not exist yet."""
     folder = next(path for path in (home, *home.parents) if path.exists())
-    inventory = Inventory()
+    inventory = Inventory(GpuReader())
     try:
         devices = inventory.read(settings.gpus or None).devices
     finally:
@@ -48,22 +50,23 @@ def build_own_node(settings: NodeOptions, home: Path, now: datetime) -> Object:
     return build_node(build_shape(settings, ""), read_hardware(), None, devices, NodePolicy(), now, read_health(folder))
 
 
+def open_inventory(pods: Path) -> Inventory:
+    """Starts the program that reads GPUs. `pods`: the directory of this server's Pods."""
+    return Inventory(GpuReader(), GpuUsers(pods))
+
+
 @asynccontextmanager
 async def running_keeper(
-    client: Client, recorder: Recorder, clock: Clock, shape: NodeShape, home: Path
+    client: Client, recorder: Recorder, clock: Clock, shape: NodeShape, home: Path, inventory: Inventory
 ) -> AsyncIterator[NodeKeeper]:
-    inventory = Inventory()
-    try:
-        keeper = NodeKeeper(
-            client,
-            recorder,
-            clock,
-            shape,
-            inventory=inventory,
-            hardware=read_hardware(),
-            read_health=partial(read_health, home),
-        )
-        async with keeper.running():
-            yield keeper
-    finally:
-        inventory.close()
+    keeper = NodeKeeper(
+        client,
+        recorder,
+        clock,
+        shape,
+        inventory=inventory,
+        hardware=read_hardware(),
+        read_health=partial(read_health, home),
+    )
+    async with keeper.running():
+        yield keeper

@@ -46,6 +46,7 @@ from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.node.agent import NodeAgent
+from trainmaster.node.devices.gpus import Inventory
 from trainmaster.node.disk.bundle_cleanup import BundleCleanup
 from trainmaster.node.host.components import Components
 from trainmaster.node.host.hardware import measure_memory
@@ -83,6 +84,7 @@ async def running_workloads(
     environ: Mapping[str, str],
     clock: Clock,
     metrics: Metrics,
+    inventory: Inventory,
     damage: str = "",
 ) -> AsyncIterator[NodeAgent]:
     """Runs the controllers and the node. Leaving the block stops them; processes of Pods continue.
@@ -93,6 +95,7 @@ async def running_workloads(
     view = LocalView(registry)
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
     node = await _build_node(home, settings, environ)
+    shape = build_shape(settings.node, node.level)
     census.declare(metrics, view.summary(census.Census), clock)
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
@@ -117,7 +120,7 @@ async def running_workloads(
                 effects={retention.ARCHIVE: history.archive},
             )
             async with (
-                running_keeper(client, recorder, clock, build_shape(settings.node, node.level), home.root) as keeper,
+                running_keeper(client, recorder, clock, shape, home.root, inventory) as keeper,
                 manager.running(),
                 NodeAgent(
                     client, recorder, clock, replace(node, note_short_disk=keeper.note_short_disk)

@@ -65,6 +65,15 @@ def list_descendants(pid: int) -> list[tuple[int, int]]:
     return found
 
 
+def list_ancestors(pid: int) -> list[int]:
+    """Its parent first; empty if there is no such process."""
+    found: list[int] = []
+    while (stat := _read_stat(pid)) is not None and (parent := int(stat[1])) > 0:
+        found.append(parent)
+        pid = parent
+    return found
+
+
 def find_token(pid: int) -> str:
     """Empty if the process has none or may not be inspected."""
     try:

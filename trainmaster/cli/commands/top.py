@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from trainmaster.api.devices import list_shares
 from trainmaster.api.formats import quantity
@@ -32,6 +32,8 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
+from trainmaster.node.devices.nvml import NvmlError, NvmlGpu
+from trainmaster.node.devices.reader import GpuReader
 
 POD_METRICS = GVR("metrics.k8s.io", "v1beta1", "pods")
 _HEADER = ("JOB", "RANK", "CPU", "MEMORY", "GPU", "POD")
@@ -91,26 +93,28 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         raise exits.Failure("the name of a TrainJob is empty: `trainmaster list` shows them", exits.USAGE)
     if not 0.2 <= options.interval <= 3600:
         raise exits.Failure("--interval must be between 0.2 and 3600 seconds", exits.USAGE)
-    loads = (lambda: {}) if is_cluster(options) else _read_loads
+    reader = None if is_cluster(options) else GpuReader()
 
     async def work(client: Client) -> int:
         for name in options.names if options.namespace else ():
             await get_job(client, options.namespace, name)
-        shown = await look(client, options.namespace, options.names, loads())
+        shown = await look(client, options.namespace, options.names, reader)
         _show(options, context, shown)
         while options.watch:
             context.require_reader()
             await SystemClock().sleep(options.interval)
-            shown = await look(client, options.namespace, options.names, loads())
+            shown = await look(client, options.namespace, options.names, reader)
             _show(options, context, shown)
         return _judge(options, context, shown)
 
-    return call(context, options, work)
+    try:
+        return call(context, options, work)
+    finally:
+        if reader is not None:
+            reader.close()
 
 
-async def look(
-    client: Client, namespace: str, names: Sequence[str], loads: Mapping[str, tuple[int | None, int]]
-) -> list[PodUsage]:
+async def look(client: Client, namespace: str, names: Sequence[str], reader: GpuReader | None) -> list[PodUsage]:
     """The usage of the jobs' Pods, sorted by job, attempt and rank."""
     found = []
     wanted = [split_reference(name) for name in names]
@@ -123,7 +127,10 @@ async def look(
         for pod in running:
             placed = find_kind_and_place(pod.raw)
             if placed is not None and (not names or _is_wanted(placed[0], pod.labels[label], wanted)):
-                found.append(_build(pod, pod.labels[label], placed, measured.get((pod.namespace, pod.name)), loads))
+                found.append(_build(pod, pod.labels[label], placed, measured.get((pod.namespace, pod.name))))
+    if reader is not None and any(one.gpus for one in found):
+        loads = _list_loads(reader)
+        found = [replace(one, gpus=tuple(_add_load(gpu, loads) for gpu in one.gpus)) for one in found]
     return sorted(found, key=lambda one: (one.namespace, one.job, one.kind, one.role, one.rank, one.pod))
 
 
@@ -147,11 +154,10 @@ def _build(
     job: str,
     placed: tuple[type[TrainingJob], PodPlace],
     measured: Fields | None,
-    loads: Mapping[str, tuple[int | None, int]],
 ) -> PodUsage:
     model, place = placed
     requests, limits = count_requests(pod.spec), _add_limits(pod)
-    gpus = tuple(GpuUsage(index, id_, *loads.get(id_, (None, None))) for index, id_ in list_shares(pod.raw))
+    gpus = tuple(GpuUsage(device.index, device.id) for device in list_shares(pod.raw))
     return PodUsage(
         namespace=pod.namespace,
         job=job,
@@ -182,18 +188,17 @@ def _add_limits(pod: Pod) -> dict[str, int]:
     return total
 
 
-def _read_loads() -> dict[str, tuple[int | None, int]]:
-    """The utilization and used memory of this machine's GPUs; empty if there are none."""
-    from trainmaster.node.devices import nvml
-
+def _list_loads(reader: GpuReader) -> dict[str, NvmlGpu]:
+    """This machine's GPUs by id; empty if they cannot be read."""
     try:
-        library = nvml.Nvml()
-    except nvml.NvmlError:
+        return {gpu.uuid: gpu for gpu in reader.list_gpus() if not gpu.trouble and not gpu.silence}
+    except NvmlError:
         return {}
-    try:
-        return {load.uuid: (load.percent, load.memory_mib) for load in library.list_loads()}
-    finally:
-        library.close()
+
+
+def _add_load(gpu: GpuUsage, loads: Mapping[str, NvmlGpu]) -> GpuUsage:
+    load = loads.get(gpu.id)
+    return gpu if load is None else replace(gpu, percent=load.percent, memory_mib=load.used_mib)
 
 
 def _show(options: argparse.Namespace, context: CommandContext, shown: Sequence[PodUsage]) -> None:

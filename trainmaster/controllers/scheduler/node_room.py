@@ -89,8 +89,7 @@ class NodeRoom:
             if device.unhealthy:
                 found.append(f"GPU {device.index} is not used any more: {device.unhealthy}")
             elif device.held:
-                holder = "something" if discreet else device.held
-                found.append(f"GPU {device.index} is used by {holder}, which belongs to no job")
+                found.append(f"GPU {device.index} {'is used outside this namespace' if discreet else device.held}")
         return found
 
     def _is_usable(self, device: Device) -> bool:

@@ -2,86 +2,101 @@
 
 `Inventory.read` returns the current devices, with the reason if one cannot be leased. A device that is marked as broken
 in `before` (the Node's annotation) stays so until the machine is restarted or an administrator removes the annotation.
-It does not check whether a process on a GPU belongs to a job: the scheduler considers only GPUs without a lease.
+If NVML fails or does not answer, the GPUs known so far are kept, and are not leased until it answers again.
 """
 
 from __future__ import annotations
 
-import pwd
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from trainmaster.api.devices import Device
-from trainmaster.node.devices.nvml import Nvml, NvmlError, NvmlGpu
+from trainmaster.api.devices import DECLARED, Device
+from trainmaster.node.devices.nvml import NvmlError, NvmlGpu
+from trainmaster.node.devices.users import GpuUser, GpuUsers
 
 
-class GpuReader(Protocol):
-    """The part of `nvml.Nvml` that is used here."""
+class ListsGpus(Protocol):
+    """The part of `reader.GpuReader` that is used here."""
 
     def list_gpus(self) -> list[NvmlGpu]: ...
 
     def close(self) -> None: ...
 
 
+class FindsUsers(Protocol):
+    """The part of `users.GpuUsers` that is used here."""
+
+    def find_user(self, pid: int) -> GpuUser | None: ...
+
+    def is_running(self, pid: int) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FoundDevices:
     devices: tuple[Device, ...]
     note: str = ""
-    """A message for the administrator: fewer GPUs than declared, or a library that does not respond."""
+    """A message for the administrator: fewer GPUs than declared."""
+    trouble: str = ""
+    """Why the GPUs could not be read."""
+    users: tuple[tuple[str, GpuUser], ...] = ()
+    """(device id, process of one of our Pods on it). Whether the Pod has a lease is for the caller to check."""
 
 
+@dataclass(slots=True)
 class Inventory:
-    def __init__(
-        self,
-        open_reader: Callable[[], GpuReader] = Nvml,
-        describe_process: Callable[[int], str] | None = None,
-    ) -> None:
-        self._describe = describe_process or describe_process_of
-        self._reader: GpuReader | None = None
-        self._trouble = ""
-        try:
-            self._reader = open_reader()
-        except NvmlError as error:
-            self._trouble = str(error)
+    reader: ListsGpus
+    users: FindsUsers = field(default_factory=GpuUsers)
+    _known: tuple[Device, ...] = ()
+    _holders: frozenset[int] = frozenset()
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
+        self.reader.close()
 
     def read(self, declared: int | None, before: Sequence[Device] = ()) -> FoundDevices:
-        """`declared`: the number of GPUs that the machine should have; None: as many as are detected. Blocks."""
-        gpus = self._reader.list_gpus() if self._reader is not None else []
-        if not gpus:
-            return FoundDevices(tuple(Device(number, f"declared-{number}") for number in range(declared or 0)))
-        marks = {device.id: device.unhealthy for device in before if device.unhealthy}
-        devices = [self._build(gpu, marks) for gpu in gpus]
+        """`declared`: the number of GPUs that the machine should have; None: as many as are detected. Blocks, but not
+        for long."""
+        trouble = ""
+        try:
+            gpus = self.reader.list_gpus()
+        except NvmlError as error:
+            trouble = str(error)
+            gpus = []
+        users: list[tuple[str, GpuUser]] = []
+        if gpus:
+            marks = {device.id: device.unhealthy for device in before if device.unhealthy}
+            self._known = devices = tuple(self._build(gpu, marks, users) for gpu in gpus)
+            self._holders = frozenset(user.pid for _, user in users)
+        else:
+            devices = self._list_silent(before, trouble) if trouble else ()
+        if not devices:
+            made = tuple(Device(number, f"{DECLARED}{number}") for number in range(declared or 0))
+            return FoundDevices(made, trouble=trouble)
+        own = tuple((id_, user) for id_, user in users if user.pod is not None)
         if declared is None:
-            return FoundDevices(tuple(devices))
+            return FoundDevices(devices, "", trouble, own)
         note = f"{declared} GPUs are declared and {len(devices)} were found" if declared > len(devices) else ""
-        return FoundDevices(tuple(devices[:declared]), note)
+        return FoundDevices(devices[:declared], note, trouble, own)
 
-    def _build(self, gpu: NvmlGpu, marks: dict[str, str]) -> Device:
-        device = Device(gpu.index, gpu.uuid, gpu.product, gpu.memory_mib)
+    def has_holder_ended(self) -> bool:
+        """Whether a process that used a GPU at the last reading is gone."""
+        return any(not self.users.is_running(pid) for pid in self._holders)
+
+    def _list_silent(self, before: Sequence[Device], trouble: str) -> tuple[Device, ...]:
+        known = self._known or tuple(device for device in before if not device.id.startswith(DECLARED))
+        return tuple(replace(device, held=f"cannot be checked: {trouble}") for device in known)
+
+    def _build(self, gpu: NvmlGpu, marks: dict[str, str], users: list[tuple[str, GpuUser]]) -> Device:
+        device = Device(gpu.index, gpu.uuid, gpu.product, gpu.memory_mib, mig=gpu.mig)
         trouble = marks.get(gpu.uuid) or gpu.trouble
         if trouble:
             return replace(device, unhealthy=trouble)
-        if gpu.pids:
-            others = f" and {len(gpu.pids) - 1} others" if len(gpu.pids) > 1 else ""
-            return replace(device, held=self._describe(gpu.pids[0]) + others)
+        if gpu.silence:
+            return replace(device, held=f"cannot be checked: the driver answers {gpu.silence!r}")
+        found = [user for user in map(self.users.find_user, gpu.pids) if user is not None]
+        users.extend((gpu.uuid, user) for user in found)
+        foreign = [user for user in found if user.pod is None]
+        if foreign:
+            others = f" and {len(foreign) - 1} more, which belong" if len(foreign) > 1 else ", which belongs"
+            return replace(device, held=f"is used by {foreign[0].text}{others} to no job")
         return device
-
-
-def describe_process_of(pid: int) -> str:
-    """ "process 4242 (python) of bob"; less where less can be read."""
-    folder = Path("/proc") / str(pid)
-    try:
-        name, owner = (folder / "comm").read_text().strip(), folder.stat().st_uid
-    except OSError:
-        return f"process {pid}"
-    try:
-        user = pwd.getpwuid(owner).pw_name
-    except KeyError:
-        user = str(owner)
-    return f"process {pid} ({name}) of {user}"

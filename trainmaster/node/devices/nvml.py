@@ -1,192 +1,229 @@
-"""NVIDIA's management library through ctypes: which GPUs exist, which processes use them, and whether they are healthy.
+"""Reads this machine's GPUs with NVIDIA's own binding (nvidia-ml-py): names, processes, utilization and health.
 
-Contains only what leasing and `trainmaster top` need. The library may be missing; tests use a fake with the same
-functions (`tests/unit/node/devices/fake_nvml.py`) and run the same suite on both. Calls may take long while the driver
-is idle, so the node makes them in a thread.
+The server runs this file as a separate program (`serve`), because importing the binding takes as long as a good part of
+the server's start, and calls to a faulty driver may hang or crash. For the same reason it imports only the standard
+library and the binding.
 
-A GPU is broken when the driver has lost it, or has reported a critical error (Xid) that programs cannot cause.
+A GPU is broken if the driver has lost it, or has reported a critical error (Xid) that programs cannot cause.
 """
 
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref
-from dataclasses import dataclass
-from typing import Any
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import IO, Any
 
-LIBRARY = "libnvidia-ml.so.1"
-
-_OK, _NOT_SUPPORTED, _INSUFFICIENT_SIZE, _TIMEOUT, _LOST, _RESET = 0, 3, 7, 10, 15, 16
-_XID_EVENTS = 0x8
-_TEXT = 96
-_PROCESSES = 256
 # Xids that faulty programs cause on a healthy GPU, as in NVIDIA's device plugin.
 _OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
+_MOST_EVENTS = 1000
+"""Events read at a time, so that a stream of them cannot keep the reader busy."""
 
 
 class NvmlError(Exception):
-    """The library is missing or does not respond."""
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
-
-
-class _Rates(ctypes.Structure):
-    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
-
-
-class _Process(ctypes.Structure):
-    _fields_ = [
-        ("pid", ctypes.c_uint),
-        ("memory", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    ]
-
-
-class _Event(ctypes.Structure):
-    _fields_ = [
-        ("device", ctypes.c_void_p),
-        ("type", ctypes.c_ulonglong),
-        ("data", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    ]
+    """NVML is missing or does not work; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlGpu:
+    """A GPU, or a MIG device of a GPU in MIG mode."""
+
     index: int
     uuid: str
-    product: str
-    memory_mib: int
-    pids: tuple[int, ...]
+    product: str = ""
+    memory_mib: int = 0
+    pids: tuple[int, ...] = ()
     """Compute processes on it; graphics processes do not count."""
     trouble: str = ""
+    """Why it is broken."""
+    silence: str = ""
+    """The error with which the driver answered this time."""
+    percent: int | None = None
+    """Recent utilization; None if the driver does not report it."""
+    used_mib: int = 0
+    mig: str = ""
+    """For a MIG device: `<UUID of its GPU>/<GPU instance>/<compute instance>`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """The utilization of one GPU."""
-
+class _Handle:
     uuid: str
-    percent: int | None
-    """Recent utilization; None if the driver does not report it."""
-    memory_mib: int
+    handle: Any
+    mig: str = ""
+
+    @property
+    def gpu(self) -> str:
+        """UUID of the physical GPU."""
+        return self.mig.partition("/")[0] or self.uuid
 
 
 class Nvml:
-    """Open from construction to `close`. Raises NvmlError if the library is missing."""
+    """Open from construction to `close`. `binding`: the module pynvml."""
 
-    def __init__(self, library: Any = None) -> None:
-        self._library = library if library is not None else _load()
-        self._check(self._library.nvmlInit_v2(), "nvmlInit")
+    def __init__(self, binding: Any) -> None:
+        self._nvml = binding
+        try:
+            binding.nvmlInit()
+        except binding.NVMLError as error:
+            raise NvmlError(f"NVML cannot be used: {error}") from None
         self._broken: dict[str, str] = {}
-        self._handles = self._list_handles()
+        self._parts: dict[str, list[_Handle]] = {}
+        """The MIG devices last seen of each GPU in MIG mode."""
+        try:
+            self._handles = list(self._list_handles())
+        except binding.NVMLError as error:
+            raise NvmlError(f"NVML does not list the GPUs: {error}") from None
         self._events = self._listen()
 
     def close(self) -> None:
         if self._events is not None:
-            self._library.nvmlEventSetFree(self._events)
-        self._library.nvmlShutdown()
+            self._nvml.nvmlEventSetFree(self._events)
+        self._nvml.nvmlShutdown()
 
     def list_gpus(self) -> list[NvmlGpu]:
+        """A GPU in MIG mode is listed as its MIG devices."""
         self._read_events()
-        return [self._read(index, uuid, handle) for index, (uuid, handle) in enumerate(self._handles)]
+        found = [item for handle in self._handles for item in self._list_parts(handle)]
+        return [self._read(index, item) for index, item in enumerate(found)]
 
-    def list_loads(self) -> list[Load]:
-        """For the GPUs that respond."""
-        found = []
-        for uuid, handle in self._handles:
-            memory, rates = _Memory(), _Rates()
-            if uuid in self._broken or self._library.nvmlDeviceGetMemoryInfo(handle, byref(memory)) != _OK:
-                continue
-            code = self._library.nvmlDeviceGetUtilizationRates(handle, byref(rates))
-            found.append(Load(uuid, rates.gpu if code == _OK else None, memory.used // 1024**2))
-        return found
+    def _list_handles(self) -> Iterator[_Handle]:
+        for index in range(self._nvml.nvmlDeviceGetCount()):
+            try:
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                yield _Handle(self._nvml.nvmlDeviceGetUUID(handle), handle)
+            except self._nvml.NVMLError as error:
+                self._broken[f"index-{index}"] = f"the driver does not open it ({error})"
+                yield _Handle(f"index-{index}", None)
 
-    def _list_handles(self) -> list[tuple[str, Any]]:
-        count = ctypes.c_uint()
-        self._check(self._library.nvmlDeviceGetCount_v2(byref(count)), "nvmlDeviceGetCount")
+    def _list_parts(self, gpu: _Handle) -> list[_Handle]:
+        """The MIG devices of a GPU in MIG mode; otherwise the GPU."""
+        nvml = self._nvml
+        if gpu.uuid in self._broken:
+            return self._parts.get(gpu.uuid, [gpu])
+        if not self._try((0, 0), nvml.nvmlDeviceGetMigMode, gpu.handle)[0]:
+            return [gpu]
         found = []
-        for index in range(count.value):
-            handle = ctypes.c_void_p()
-            code = self._library.nvmlDeviceGetHandleByIndex_v2(index, byref(handle))
-            uuid = self._get_text(self._library.nvmlDeviceGetUUID, handle) if code == _OK else ""
-            uuid = uuid or f"index-{index}"
-            if code != _OK:
-                self._broken[uuid] = f"the driver does not open it ({self._describe(code)})"
-            found.append((uuid, handle))
+        for number in range(self._try(0, nvml.nvmlDeviceGetMaxMigDeviceCount, gpu.handle)):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, number)
+                instances = nvml.nvmlDeviceGetGpuInstanceId(handle), nvml.nvmlDeviceGetComputeInstanceId(handle)
+                place = "/".join(map(str, (gpu.uuid, *instances)))
+                found.append(_Handle(nvml.nvmlDeviceGetUUID(handle), handle, place))
+            except nvml.NVMLError:
+                continue  # there is no MIG device with this number
+        self._parts[gpu.uuid] = found
         return found
 
     def _listen(self) -> Any:
         """An event set for critical errors; None if the driver does not support it."""
-        events = ctypes.c_void_p()
-        if self._library.nvmlEventSetCreate(byref(events)) != _OK:
+        nvml = self._nvml
+        try:
+            events = nvml.nvmlEventSetCreate()
+        except nvml.NVMLError:
             return None
-        heard = [
-            self._library.nvmlDeviceRegisterEvents(handle, ctypes.c_ulonglong(_XID_EVENTS), events) == _OK
-            for uuid, handle in self._handles
-            if uuid not in self._broken
-        ]
+        heard = [item.handle is not None and self._register(item.handle, events) for item in self._handles]
         if any(heard):
             return events
-        self._library.nvmlEventSetFree(events)
+        nvml.nvmlEventSetFree(events)
         return None
+
+    def _register(self, handle: Any, events: Any) -> bool:
+        try:
+            self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, events)
+        except self._nvml.NVMLError:
+            return False
+        return True
 
     def _read_events(self) -> None:
         """Reads events reported since the last call, without waiting."""
-        for _ in range(1000):
-            event = _Event()
-            if self._events is None or self._library.nvmlEventSetWait_v2(self._events, byref(event), 0) != _OK:
+        for _ in range(_MOST_EVENTS if self._events is not None else 0):
+            event = self._try(None, self._nvml.nvmlEventSetWait_v2, self._events, 0)
+            if event is None:
                 return
-            if event.type != _XID_EVENTS or event.data in _OF_PROGRAMS:
+            if event.eventType != self._nvml.nvmlEventTypeXidCriticalError or event.eventData in _OF_PROGRAMS:
                 continue
-            for uuid, handle in self._handles:
-                if handle.value == event.device:
-                    self._broken.setdefault(uuid, f"the driver reported the error Xid {event.data}")
+            for item in self._handles:
+                if item.handle is not None and _get_address(item.handle) == _get_address(event.device):
+                    self._broken.setdefault(item.uuid, f"the driver reported the error Xid {event.eventData}")
 
-    def _read(self, index: int, uuid: str, handle: Any) -> NvmlGpu:
-        if uuid in self._broken:
-            return NvmlGpu(index, uuid, "", 0, (), self._broken[uuid])
-        memory = _Memory()
-        code = self._library.nvmlDeviceGetMemoryInfo(handle, byref(memory))
-        if code in (_LOST, _RESET):
-            self._broken[uuid] = f"it does not answer any more ({self._describe(code)})"
-            return NvmlGpu(index, uuid, "", 0, (), self._broken[uuid])
-        product = self._get_text(self._library.nvmlDeviceGetName, handle)
-        return NvmlGpu(index, uuid, product, memory.total // 1024**2, self._list_pids(handle))
+    def _read(self, index: int, item: _Handle) -> NvmlGpu:
+        nvml = self._nvml
+        if item.gpu in self._broken:
+            return NvmlGpu(index, item.uuid, trouble=self._broken[item.gpu], mig=item.mig)
+        product = self._try("", nvml.nvmlDeviceGetName, item.handle)
+        try:
+            memory = nvml.nvmlDeviceGetMemoryInfo(item.handle)
+            total, used = memory.total >> 20, memory.used >> 20
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_NoPermission):
+            total = used = 0  # GPUs that share the machine's memory
+        except (nvml.NVMLError_GpuIsLost, nvml.NVMLError_ResetRequired) as error:
+            self._broken[item.gpu] = f"it does not answer any more ({error})"
+            return NvmlGpu(index, item.uuid, product, trouble=self._broken[item.gpu], mig=item.mig)
+        except nvml.NVMLError as error:
+            return NvmlGpu(index, item.uuid, product, silence=str(error), mig=item.mig)
+        rates = self._try(None, nvml.nvmlDeviceGetUtilizationRates, item.handle)
+        percent = None if rates is None else rates.gpu
+        pids = self._list_pids(item.handle)
+        return NvmlGpu(index, item.uuid, product, total, pids, percent=percent, used_mib=used, mig=item.mig)
 
     def _list_pids(self, handle: Any) -> tuple[int, ...]:
-        size = _PROCESSES
-        for _ in range(3):
-            count = ctypes.c_uint(size)
-            found = (_Process * size)()
-            code = self._library.nvmlDeviceGetComputeRunningProcesses_v3(handle, byref(count), found)
-            if code == _INSUFFICIENT_SIZE:
-                size = count.value + _PROCESSES
+        """Older drivers have only the second version of this function."""
+        nvml = self._nvml
+        for function in (nvml.nvmlDeviceGetComputeRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v2):
+            try:
+                return tuple(sorted({process.pid for process in function(handle)}))
+            except nvml.NVMLError_FunctionNotFound:
                 continue
-            return tuple(found[number].pid for number in range(count.value)) if code == _OK else ()
+            except nvml.NVMLError:
+                return ()
         return ()
 
-    def _get_text(self, function: Any, handle: Any) -> str:
-        text = ctypes.create_string_buffer(_TEXT)
-        return text.value.decode(errors="replace") if function(handle, text, _TEXT) == _OK else ""
-
-    def _check(self, code: int, call: str) -> None:
-        if code != _OK:
-            raise NvmlError(f"{call}: {self._describe(code)}")
-
-    def _describe(self, code: int) -> str:
-        function = self._library.nvmlErrorString
-        function.restype = ctypes.c_char_p
-        text = function(code)
-        return text.decode(errors="replace") if text else f"error {code}"
+    def _try(self, otherwise: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except self._nvml.NVMLError:
+            return otherwise
 
 
-def _load() -> Any:
+def _get_address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def serve(requests: IO[str], answers: IO[str], open_nvml: Callable[[], Nvml]) -> None:
+    """Answers each line with the GPUs, or with the error, as a line of JSON. Ends with the requests."""
     try:
-        return ctypes.CDLL(LIBRARY)
-    except OSError as error:
-        raise NvmlError(f"{LIBRARY} is not installed: {error}") from None
+        nvml = open_nvml()
+    except NvmlError as error:
+        _answer(answers, {"error": str(error)})
+        return
+    for _ in requests:
+        _answer(answers, {"gpus": [asdict(gpu) for gpu in nvml.list_gpus()]})
+    nvml.close()
+
+
+def _answer(answers: IO[str], content: dict[str, object]) -> None:
+    answers.write(json.dumps(content) + "\n")
+    answers.flush()
+
+
+def read_answer(line: str) -> list[NvmlGpu]:
+    """Raises NvmlError if the reader reported an error."""
+    content = json.loads(line)
+    if "error" in content:
+        raise NvmlError(content["error"])
+    return [NvmlGpu(**{**entry, "pids": tuple(entry["pids"])}) for entry in content["gpus"]]
+
+
+def _open_nvml() -> Nvml:
+    try:
+        import pynvml  # noqa: PLC0415
+    except ImportError as error:
+        raise NvmlError(f"the package nvidia-ml-py cannot be imported: {error}") from None
+    return Nvml(pynvml)
+
+
+if __name__ == "__main__":
+    sys.path.append(sys.argv[1])
+    serve(sys.stdin, sys.stdout, _open_nvml)

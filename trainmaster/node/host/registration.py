@@ -11,23 +11,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from trainmaster.api.conditions import Condition, find_condition, is_true, list_conditions
-from trainmaster.api.devices import Device, list_devices, render_devices
+from trainmaster.api.devices import Device, list_devices, list_leased, render_devices
 from trainmaster.api.formats import quantity
 from trainmaster.api.labels import DEVICES, ISOLATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, NodePolicy, read_node_policy
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.reading import list_items, read_fields, read_status
-from trainmaster.api.resources import CONFIG_MAPS, LEASES, NODES
+from trainmaster.api.resources import CONFIG_MAPS, LEASES, NODES, PODS
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
-from trainmaster.client.contract import Client, PatchType
+from trainmaster.client.contract import Client, ListOptions, PatchType
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.plan import Note
 from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, format_micro_time, format_time
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.devices.gpus import FoundDevices, Inventory
@@ -104,9 +105,11 @@ class NodeKeeper:
         self._leased_at: float | None = None
         self._heard_at = 0.0
         self._told: tuple[str, ...] = ()
+        self._gpu_trouble = ""
         self._disk_short_at: float | None = None
         self._disk_said_short = False
         """Whether the Node reported DiskPressure at the last check."""
+        self._is_gpu_held = False
         self.trouble = "the node has not been registered yet"
         """Why the Node object is not up to date; empty if it is."""
 
@@ -127,10 +130,13 @@ class NodeKeeper:
                 log.warning("node not written", extra={"action": "node.unwritten", "error": str(error)})
 
     async def _wait_for_check(self) -> None:
-        """Returns early when the disk becomes short, so that no new Pods are bound."""
+        """Returns early when the disk becomes short, so that no new Pods are bound, and when a GPU may be free again,
+        so that they are."""
         for _ in range(round(LOOK_SECONDS / DISK_SECONDS)):
             await self._clock.sleep(DISK_SECONDS)
             if self._is_disk_short(self._read_health()) and not self._disk_said_short:
+                return
+            if self._inventory.has_holder_ended() and self._is_gpu_held:
                 return
 
     def note_short_disk(self) -> None:
@@ -153,16 +159,31 @@ class NodeKeeper:
         declared = policy.gpus if policy.gpus is not None else self._shape.gpus
         before = list_devices(old) if old is not None and not self._has_restarted(old) else []
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, self._inventory.read, declared, before)
+        found = await self._check_leases(await loop.run_in_executor(None, self._inventory.read, declared, before))
         now = self._clock.now()
         health = self._read_health()
         was_short = self._is_disk_short(health)
         new = build_node(self._shape, self._hardware, old, found.devices, policy, now, health, disk_was_short=was_short)
         stored = await self._write(old, new)
         self._disk_said_short = was_short
+        self._is_gpu_held = any(device.held for device in found.devices)
         await self._tell(old, stored, policy, found)
         await self._renew(now)
         self.trouble = ""
+
+    async def _check_leases(self, found: FoundDevices) -> FoundDevices:
+        """Marks GPUs that are used by Pods without a lease, which is possible where device files are not hidden."""
+        held: dict[str, str] = {}
+        for device, user in found.users:
+            namespace, name, uid = user.pod or ("", "", "")
+            pod = await self._find(PODS, name, namespace)
+            if pod is None or pod["metadata"]["uid"] != uid or device not in list_leased(pod):
+                held.setdefault(device, f"is used by {user.text}, which has no lease on it")
+        devices = [
+            replace(device, held=held[device.id]) if device.id in held and device.is_free else device
+            for device in found.devices
+        ]
+        return replace(found, devices=tuple(devices))
 
     def _has_restarted(self, node: Object) -> bool:
         known = read_fields(node, "status", "nodeInfo").get("bootID")
@@ -196,6 +217,9 @@ class NodeKeeper:
             if text not in self._told:
                 await self._record(node, "InvalidNodePolicy", f"{NAMESPACE}/{NAME}: {text}")
         self._told = problems
+        if found.trouble and found.trouble != self._gpu_trouble:
+            await self._record(node, "UnknownGPUs", f"the GPUs of this machine cannot be read: {found.trouble}")
+        self._gpu_trouble = found.trouble
         before = {condition["type"]: condition["status"] for condition in list_conditions(old or {})}
         for condition in list_conditions(node):
             kind, status = condition["type"], condition["status"]
@@ -204,7 +228,16 @@ class NodeKeeper:
         known = {device.id: device for device in list_devices(old)} if old is not None else {}
         for device in found.devices:
             if device.unhealthy and not (device.id in known and known[device.id].unhealthy):
-                await self._record(node, "UnhealthyGPU", f"GPU {device.index} ({device.id}): {device.unhealthy}")
+                text = f"GPU {device.index} ({device.id}): {device.unhealthy}"
+                await self._record(node, "UnhealthyGPU", text)
+                await self._tell_users(device.id, text)
+
+    async def _tell_users(self, device: str, text: str) -> None:
+        """Records the loss of a GPU on the Pods that have leased it. They are not stopped: some programs can go on."""
+        selector = ListOptions(field_selector=f"spec.nodeName={self._shape.name}")
+        for pod in (await self._client.list(PODS, "", selector)).items:
+            if device in list_leased(pod) and not Pod(pod).is_over:
+                await self._record(pod, "UnhealthyGPU", text)
 
     async def warn(self, reason: str, text: str) -> None:
         """Records an Event on the Node about something else for the administrator."""

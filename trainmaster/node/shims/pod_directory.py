@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from trainmaster.shim.processes import read_boot_id
+from trainmaster.shim.processes import is_alive, read_boot_id
 from trainmaster.shim.protocol import Exited, Paths, ProcessIdentity, SandboxSpec, Started, decode
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -96,12 +97,25 @@ def is_locked(paths: Paths) -> bool:
 
 def list_live(pods: Path) -> list[str]:
     """Uids of Pods whose shim is alive; `pods` is the directory of all."""
+    return sorted(path.name for path in _list_directories(pods) if is_locked(Paths(str(path))))
+
+
+def find_pod_by_shim(pods: Path, pids: Collection[int]) -> SandboxSpec | None:
+    """The Pod whose running shim is one of these processes."""
+    for path in _list_directories(pods):
+        paths = Paths(str(path))
+        who = _read(ProcessIdentity, paths.identity)
+        if who is not None and who.pid in pids and is_alive(who):
+            return _read(SandboxSpec, paths.pod)
+    return None
+
+
+def _list_directories(pods: Path) -> list[Path]:
     try:
         with os.scandir(pods) as entries:
-            found = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
-    return sorted(entry.name for entry in found if is_locked(Paths(entry.path)))
 
 
 def _list(folder: str) -> list[str]:

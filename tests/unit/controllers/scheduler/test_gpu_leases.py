@@ -32,7 +32,12 @@ def test_a_gpu_is_leased_again_when_its_pod_has_ended_and_not_before() -> None:
 
 
 def test_a_gpu_that_a_foreign_process_uses_is_not_leased_and_that_is_said() -> None:
-    stage = Stage(devices=[Device(0, "GPU-0", held="process 4242 (python) of bob"), Device(1, "GPU-1")])
+    stage = Stage(
+        devices=[
+            Device(0, "GPU-0", held="is used by process 4242 (python) of bob, which belongs to no job"),
+            Device(1, "GPU-1"),
+        ]
+    )
     stage.add_pod("a", gpu="1")
     stage.add_pod("b", gpu="1")
     stage.look()

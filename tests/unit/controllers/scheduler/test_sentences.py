@@ -81,7 +81,9 @@ def test_the_owners_jobs_are_told_names() -> None:
 
 
 def test_a_tenant_is_not_told_which_process_of_the_machine_uses_a_gpu() -> None:
-    stage = Stage(devices=[Device(0, "GPU-0", held="python of root (pid 4711)")])
+    stage = Stage(
+        devices=[Device(0, "GPU-0", held="is used by process 4711 (python) of root, which belongs to no job")]
+    )
     stage.add(NAMESPACES, tenancy.build_namespace("ann", 611_000))
     meta = {"name": "mine", "namespace": "ann", "creationTimestamp": stage._tick()}
     container = {"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
@@ -89,5 +91,5 @@ def test_a_tenant_is_not_told_which_process_of_the_machine_uses_a_gpu() -> None:
     stage.look()
     stage.report()
     sentence = get_sentence(stage, "ann", "mine")
-    assert "GPU 0 is used by something, which belongs to no job" in sentence
+    assert "GPU 0 is used outside this namespace" in sentence
     assert "4711" not in sentence

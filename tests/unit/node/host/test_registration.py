@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.node.devices.fake_nvml import FakeGpu, FakeNvml
+from tests.unit.node.devices.fake_nvml import LOST, MISMATCH, XID, FakeGpu, FakeNvml, FakeUsers, make_inventory
 from trainmaster.api.conditions import find_condition, list_conditions
-from trainmaster.api.devices import list_devices
+from trainmaster.api.devices import Device, list_devices, render_lease
+from trainmaster.api.labels import DEVICES
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CONFIG_MAPS, EVENTS, LEASES, NODES
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS
 from trainmaster.client.contract import PatchType
 from trainmaster.engine.events import EventRecorder
-from trainmaster.node.devices.gpus import Inventory
-from trainmaster.node.devices.nvml import Nvml
 from trainmaster.node.host.hardware import Hardware, NodeHealth, read_hardware, read_health
 from trainmaster.node.host.registration import DISK_HOLD_SECONDS, LOOK_SECONDS, NodeKeeper, NodeShape
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -36,6 +35,7 @@ class Setting:
     cluster: Cluster
     shape: NodeShape = field(default_factory=NodeShape)
     library: FakeNvml = field(default_factory=FakeNvml)
+    users: FakeUsers = field(default_factory=FakeUsers)
     hardware: Hardware = MACHINE
     health: NodeHealth = WELL
     keeper: NodeKeeper | None = None
@@ -48,7 +48,7 @@ class Setting:
             EventRecorder(client, self.cluster.clock),
             self.cluster.clock,
             self.shape,
-            inventory=Inventory(lambda: Nvml(self.library), lambda pid: f"process {pid}"),
+            inventory=make_inventory(self.library, self.users),
             hardware=self.hardware,
             read_health=lambda: self.health,
         )
@@ -264,7 +264,7 @@ def test_a_broken_gpu_stays_out_until_the_machine_is_restarted() -> None:
     async def test(setting: Setting) -> None:
         setting.library = FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b"))
         await setting.look()
-        setting.library.gpus[1].lost = True
+        setting.library.gpus[1].error = LOST
         node = await setting.look()
         assert (node["status"]["capacity"]["nvidia.com/gpu"], node["status"]["allocatable"]["nvidia.com/gpu"]) == (
             "2",
@@ -277,6 +277,91 @@ def test_a_broken_gpu_stays_out_until_the_machine_is_restarted() -> None:
         setting.hardware = replace(MACHINE, boot_id="boot-2")
         setting.start()
         assert (await setting.look())["status"]["allocatable"]["nvidia.com/gpu"] == "2"
+
+    play(test)
+
+
+async def add_pod(setting: Setting, name: str, *gpus: str) -> tuple[str, str, str]:
+    spec = {"nodeName": "local", "containers": [{"name": "main", "image": "x"}]}
+    lease = render_lease({"containers": [ask_gpus("main", len(gpus))]}, [Device(0, id_) for id_ in gpus])
+    meta = {"name": name, "namespace": "default", "annotations": {DEVICES: lease}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    return "default", name, (await setting.cluster.client.create(PODS, pod, "default"))["metadata"]["uid"]
+
+
+def ask_gpus(name: str, count: int) -> Object:
+    return {"name": name, "resources": {"limits": {"nvidia.com/gpu": str(count)}}}
+
+
+def test_a_gpu_is_free_at_once_when_its_pod_ends() -> None:
+    """The Node says nothing about processes of the Pod that has the lease, so nothing is out of date at its end."""
+
+    async def test(setting: Setting) -> None:
+        setting.library = FakeNvml(FakeGpu("GPU-a", pids=[42]))
+        setting.users.pods[42] = await add_pod(setting, "train", "GPU-a")
+        assert [device.is_free for device in list_devices(await setting.look())] == [True]
+
+    play(test)
+
+
+def test_a_gpu_is_held_by_a_pod_that_has_no_lease_on_it() -> None:
+    async def test(setting: Setting) -> None:
+        setting.library = FakeNvml(FakeGpu("GPU-a", pids=[42]), FakeGpu("GPU-b", pids=[43]))
+        setting.users.pods[42] = await add_pod(setting, "greedy", "GPU-b")
+        setting.users.pods[43] = "default", "gone", "uid-gone"
+        texts = [device.held for device in list_devices(await setting.look())]
+        assert texts == [
+            "is used by process 42 of Pod default/greedy, which has no lease on it",
+            "is used by process 43 of Pod default/gone, which has no lease on it",
+        ]
+        setting.users.ended = {42, 43}
+        assert [device.is_free for device in list_devices(await setting.look())] == [True, True]
+
+    play(test)
+
+
+def test_the_end_of_a_process_that_holds_a_gpu_is_noticed_within_seconds() -> None:
+    async def test(setting: Setting) -> None:
+        setting.library = FakeNvml(FakeGpu("GPU-a", pids=[42]))
+        setting.start()
+        assert setting.keeper is not None
+        async with setting.keeper.running():
+            assert list_devices(await setting.cluster.client.get(NODES, "local"))[0].held
+            setting.users.ended = {42}
+            await setting.cluster.clock.sleep(1.5)
+            assert list_devices(await setting.cluster.client.get(NODES, "local"))[0].is_free
+
+    play(test)
+
+
+def test_a_pod_is_told_that_its_gpu_fell_off_the_bus() -> None:
+    async def test(setting: Setting) -> None:
+        setting.library = FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b"))
+        await add_pod(setting, "train", "GPU-b")
+        await add_pod(setting, "other", "GPU-a")
+        await setting.look()
+        setting.library.events = [(1, XID, 79)]
+        await setting.look()
+        await setting.look()
+        events = (await setting.cluster.client.list(EVENTS)).items
+        said = [event["involvedObject"]["name"] for event in events if event["reason"] == "UnhealthyGPU"]
+        assert sorted(said) == ["local", "train"]
+
+    play(test)
+
+
+def test_gpus_that_cannot_be_read_are_kept_and_reported_once() -> None:
+    async def test(setting: Setting) -> None:
+        setting.library = FakeNvml(FakeGpu("GPU-a"))
+        await setting.look()
+        setting.library = FakeNvml(start=MISMATCH)
+        setting.start()
+        for _ in range(3):
+            node = await setting.look()
+        assert node["status"]["allocatable"]["nvidia.com/gpu"] == "1"
+        assert list_devices(node)[0].held.startswith("cannot be checked: NVML cannot be used")
+        said = [line for line in await setting.list_events() if line.startswith("UnknownGPUs")]
+        assert len(said) == 1 and "version mismatch" in said[0]
 
     play(test)
 
