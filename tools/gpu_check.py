@@ -1,158 +1,484 @@
-"""Looks at the GPUs of this machine as the node does, leases them in a rehearsal, and runs one CUDA program.
+"""Tries everything about GPUs on this machine, as a user would, and prints a table for docs/gpus.md.
 
-    python tools/gpu_check.py [--home DIR]
+    python tools/gpu_check.py [--rounds N] [--only WORD ...] [--rehearse]
 
-Prints what NVML reports, what the Node would say, and which GPUs a gang would get. With torch it then starts a process
-with the variables of a lease and multiplies two matrices on the GPU that it sees; with --home a whole server is started
-there and a TrainJob that asks for one GPU runs on it. Exit status 1 when something is not as it should be.
+Run it with the Python of an environment that has torch and Trainmaster. Each row is one check, with what was seen; what
+this machine lacks is marked as not tried. A server in a temporary home runs the jobs. `--rehearse` runs the same
+on a machine without a GPU, with a declared one: then nothing computes on a GPU, and the table says so. Exit status 1 if
+a check failed.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import contextlib
+import importlib.util
 import json
 import os
+import platform
+import re
+import shutil
+import signal
+import statistics
 import subprocess
 import sys
-from datetime import UTC, datetime
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from trainmaster.api.conditions import list_conditions
-from trainmaster.api.devices import Device, devices_env, list_devices, render_lease
-from trainmaster.api.labels import DEVICES
-from trainmaster.api.meta import Object
-from trainmaster.api.node_policy import NO_POLICY
-from trainmaster.api.resources import PODS, TRAIN_JOBS
-from trainmaster.client.contract import WatchOptions
-from trainmaster.client.http import HttpClient
-from trainmaster.client.kubeconfig import load_kubeconfig
-from trainmaster.node.devices.gpus import Inventory
-from trainmaster.node.devices.nvml import Nvml, NvmlError
-from trainmaster.node.host.hardware import read_hardware, read_health
-from trainmaster.node.host.registration import NodeShape, build_node
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-PROGRAM = """
-import os, torch
-print("CUDA_VISIBLE_DEVICES", os.environ["CUDA_VISIBLE_DEVICES"], "-> torch sees", torch.cuda.device_count())
-assert torch.cuda.device_count() == 1, "a lease of one GPU shows another number"
-a = torch.randn(2048, 2048, device="cuda")
-print(torch.cuda.get_device_name(0), "product of two matrices:", float((a @ a).norm()) > 0)
-"""
-TRAIN_JOB: Object = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "TrainJob",
-    "metadata": {"name": "gpu-check"},
-    "spec": {
-        "runtimeRef": {"name": "torch-distributed"},
-        "trainer": {
-            "numNodes": 1,
-            "command": ["python", "-c", PROGRAM],
-            "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}},
-        },
-    },
+from tools.gpu_programs import HOLD, MANIFESTS, PROGRAMS, SHOW
+from trainmaster.node.devices.nvml import NvmlError
+from trainmaster.node.devices.reader import GpuReader
+
+NOT_TRIED = "not tried"
+_READER = "node/devices/nvml.py"
+_SAYS = re.compile(r"SAYS (\{[^{}]*\})")
+_PATIENCE = 150
+_LEVELS = ("full", "user", "plain")
+_LAUNCHERS = {
+    "torchrun": ("torch-distributed", ["show.py"]),
+    "a command": ("torch-distributed", ["--", "python", "show.py"]),
+    "the runtime plain": ("plain", ["--", "python", "show.py"]),
+    "JAX (runtime jax-distributed)": ("jax-distributed", ["show_jax.py"]),
 }
-_PATIENCE_SECONDS = 180
 
 
-def show_library() -> bool:
-    try:
-        nvml = Nvml()
-    except NvmlError as error:
-        print(f"NVML: {error}")
-        return False
-    for gpu in nvml.list_gpus():
-        print(
-            f"NVML: {gpu.index} {gpu.uuid} {gpu.product}, {gpu.memory_mib} MiB, used by {list(gpu.pids)} {gpu.trouble}"
+class CheckError(Exception):
+    """What was expected and not seen."""
+
+
+class Missing(Exception):
+    """What this machine lacks for a check."""
+
+
+@dataclass
+class Row:
+    what: str
+    seen: str
+    verdict: str
+
+
+@dataclass
+class Bench:
+    """A home with a server, and a folder with the programs."""
+
+    folder: Path
+    rounds: int
+    is_rehearsal: bool
+    rows: list[Row] = field(default_factory=list)
+    level: str = ""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        found = {**os.environ, "TRAINMASTER_HOME": str(self.folder / "home"), "NO_COLOR": "1"}
+        found["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        if self.is_rehearsal:
+            found["TRAINMASTER_NODE_GPUS"] = "1"
+        return found
+
+    def call(self, *arguments: str, stdin: str = "", environ: dict[str, str] | None = None) -> tuple[int, str]:
+        """Runs `trainmaster`, and returns its exit code and output."""
+        done = subprocess.run(
+            [sys.executable, "-m", "trainmaster", *arguments],
+            env={**self.environ, **(environ or {})},
+            cwd=self.folder / "programs",
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
         )
-    nvml.close()
-    return True
+        return done.returncode, done.stdout
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        """`trainmaster run` of a program with one GPU; what it said last."""
+        code, output = self.call("run", "--gpu", "1", *arguments)
+        if code:
+            raise CheckError(f"`run {' '.join(arguments)}` ended with {code}: {output[-1500:]}")
+        return self.read(output)
+
+    def read(self, output: str) -> dict[str, Any]:
+        said = _SAYS.findall(output)
+        if not said:
+            raise CheckError(f"the program said nothing: {output[-1500:]}")
+        facts: dict[str, Any] = json.loads(said[-1])
+        if not facts["computed"] and not self.is_rehearsal:
+            raise CheckError(f"it did not compute on a GPU: {facts}")
+        return facts
+
+    def start(self, level: str = "auto", warm: str = "auto") -> float:
+        """Starts a server; returns the seconds until it was ready."""
+        began = time.perf_counter()
+        settings = {"TRAINMASTER_NODE_WARM": warm, "TRAINMASTER_NODE_ISOLATION": level}
+        code, output = self.call("up", "--detach", environ=settings)
+        if code:
+            raise Missing(output.strip().splitlines()[-1] if output.strip() else f"`up` ended with {code}")
+        return time.perf_counter() - began
+
+    def stop(self) -> None:
+        self.call("down", "--stop-jobs")
+
+    @contextlib.contextmanager
+    def serving(self, level: str = "auto", warm: str = "auto") -> Iterator[float]:
+        seconds = self.start(level, warm)
+        try:
+            yield seconds
+        finally:
+            self.stop()
 
 
-def show_node() -> list[Device]:
-    inventory = Inventory()
-    found = inventory.read(None)
-    inventory.close()
-    health = read_health(Path.cwd())
-    node = build_node(NodeShape(), read_hardware(), None, found.devices, NO_POLICY, datetime.now(UTC), health)
-    labels = {key: value for key, value in node["metadata"]["labels"].items() if key.startswith("nvidia.com")}
-    print(f"Node: allocatable {json.dumps(node['status']['allocatable'])}")
-    print(f"Node: labels {json.dumps(labels)}")
-    return list_devices(node)
+Check = Callable[[Bench], str]
 
 
-def rehearse(devices: list[Device]) -> dict[str, str] | None:
-    """The variables that a Pod with one GPU would get."""
-    free = [device for device in devices if device.is_free]
-    for device in devices:
-        if not device.is_free:
-            print(f"lease: GPU {device.index} is not leased: {device.unhealthy or device.held}")
-    if not free:
-        print("lease: no GPU is free")
-        return None
-    spec: Object = {"containers": [{"name": "node", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
-    pod: Object = {"metadata": {"name": "p", "annotations": {DEVICES: render_lease(spec, free[-1:])}}, "spec": spec}
-    variables = devices_env(pod, "node")
-    print(f"lease: {json.dumps(variables)}")
-    return variables
-
-
-def compute(variables: dict[str, str]) -> bool:
-    found = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True, check=False)
-    if found.returncode != 0:
-        print("torch is not installed here: no CUDA program was run")
-        return True
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, **variables}, check=False)
-    return done.returncode == 0
-
-
-def run_job(home: str) -> bool:
-    """Through a whole server, as a user would."""
-    command = [sys.executable, "-m", "trainmaster"]
-    environ = {**os.environ, "TRAINMASTER_HOME": home}
-    subprocess.run([*command, "up", "--detach"], env=environ, check=True)
+def check_nvml(bench: Bench) -> str:
+    began = time.perf_counter()
+    reader = GpuReader(seconds=60)
     try:
-        return asyncio.run(_submit(Path(home) / "kubeconfig"))
+        gpus = reader.list_gpus()
+        first = time.perf_counter() - began
+        times = [_take(reader.list_gpus) for _ in range(20)]
+    except NvmlError as error:
+        raise Missing(str(error)) from None
     finally:
-        subprocess.run([*command, "down", "--stop-jobs"], env=environ, check=False)
+        reader.close()
+    if not gpus:
+        raise Missing("libnvidia-ml.so.1 is not installed")
+    names = ", ".join(f"GPU {gpu.index}: {gpu.product}, {gpu.memory_mib} MiB" for gpu in gpus)
+    return f"{names}; first answer after {_ms(first)}, then in {_ms(statistics.median(times))}"
 
 
-async def _submit(kubeconfig: Path) -> bool:
-    client = HttpClient(load_kubeconfig([kubeconfig]))
+def _take(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def check_start(bench: Bench) -> str:
+    times = []
+    for _ in range(max(3, bench.rounds)):
+        with bench.serving() as seconds:
+            times.append(seconds)
+            _, nodes = bench.call("nodes", "-o", "json")
+    count = re.search(r'"nvidia.com/gpu": "(\d+)"|"gpus": (\d+)', nodes)
+    if count is None or "0" in count.groups():
+        raise CheckError(f"the Node has no GPU when `up` returns: {nodes[-500:]}")
+    return f"`up --detach` ready after {_ms(statistics.median(times))}, and the Node has its GPUs"
+
+
+def check_level(level: str) -> Check:
+    def check(bench: Bench) -> str:
+        with bench.serving(level):
+            facts = bench.run("show.py")
+            code, output = bench.call("run", "show.py")
+            said = _SAYS.findall(output)
+            if code or not said:
+                raise CheckError(f"a job without a GPU ended with {code}: {output[-800:]}")
+            other = json.loads(said[-1])
+        if other["sees"] or (level != "plain" and other["nodes"]):
+            raise CheckError(f"a job without a GPU sees {other}")
+        nodes = ", ".join(facts["nodes"]) or "none"
+        return f"torch sees {facts['sees']}; nodes: {nodes}; without --gpu: sees 0, nodes: {len(other['nodes'])}"
+
+    return check
+
+
+def check_launcher(runtime: str, command: Sequence[str]) -> Check:
+    def check(bench: Bench) -> str:
+        if "jax" in runtime and importlib.util.find_spec("jax") is None:
+            raise Missing("jax is not installed")
+        facts = bench.run("--runtime", runtime, *command)
+        return f"CUDA_VISIBLE_DEVICES={facts['visible']}, sees {facts['sees']}"
+
+    return check
+
+
+def check_v1(kind: str, manifest: str) -> Check:
+    def check(bench: Bench) -> str:
+        if kind == "MPIJob" and shutil.which("mpirun", path=bench.environ["PATH"]) is None:
+            raise Missing("mpirun is not installed")
+        text = manifest.replace("PYTHON", sys.executable).replace("PROGRAM", json.dumps(SHOW))
+        code, output = bench.call("submit", "-f", "-", "--wait", stdin=text)
+        _, logs = bench.call("logs", f"{kind.lower()}/gpu-check-v1")
+        if code:
+            raise CheckError(f"{output[-800:]} {logs[-800:]}")
+        facts = bench.read(logs)
+        return f"CUDA_VISIBLE_DEVICES={facts['visible']}, sees {facts['sees']}"
+
+    return check
+
+
+def check_nproc(bench: Bench) -> str:
+    if bench.is_rehearsal:
+        raise Missing("a GPU")
+    facts = bench.run("--nproc", "gpu", "show.py")
+    return f"{facts['world']} process for {facts['sees']} GPU"
+
+
+def check_top(bench: Bench) -> str:
+    bench.call("run", "--gpu", "1", "--detach", "--name", "gpu-top", "hold.py", "12")
+    for _ in range(100):
+        _, logs = bench.call("logs", "gpu-top")
+        if "SAYS" in logs:
+            break
+        time.sleep(0.2)
+    time.sleep(2)
+    began = time.perf_counter()
+    _, output = bench.call("top")
+    seconds = time.perf_counter() - began
+    line = next((line for line in output.splitlines() if "gpu-top" in line), output)
+    bench.call("wait", "gpu-top")
+    if "1 at " not in line and not bench.is_rehearsal:
+        raise CheckError(output)
+    return f"`{' '.join(line.split())}` after {_ms(seconds)}"
+
+
+def check_handover(bench: Bench) -> str:
+    """From the last line of a program that computed on the GPU to the first of the next job."""
+    gaps = []
+    for number in range(bench.rounds):
+        first, second = f"gpu-first-{number}", f"gpu-second-{number}"
+        bench.call("run", "--gpu", "1", "--detach", "--name", first, "hold.py", "4")
+        bench.call("run", "--gpu", "1", "--detach", "--name", second, "--", "date", "+BEGAN %s.%N")
+        bench.call("wait", first, second)
+        ended = bench.read(bench.call("logs", first)[1])["ended"]
+        began = re.search(r"BEGAN ([0-9.]+)", bench.call("logs", second)[1])
+        if began is None:
+            raise CheckError(bench.call("describe", second)[1])
+        gaps.append(float(began[1]) - ended)
+    middle, most = _ms(statistics.median(gaps)), _ms(max(gaps))
+    return f"the next job runs {middle} after the last line of the one before (longest {most})"
+
+
+@contextlib.contextmanager
+def _foreign(bench: Bench) -> Iterator[subprocess.Popen[str]]:
+    program = subprocess.Popen([sys.executable, "-c", HOLD, "600"], stdout=subprocess.PIPE, text=True)
     try:
-        await client.create(TRAIN_JOBS, TRAIN_JOB, "default")
-        async with asyncio.timeout(_PATIENCE_SECONDS):
-            return await _follow(client)
+        assert program.stdout is not None
+        bench.read(program.stdout.readline())
+        yield program
     finally:
-        for pod in (await client.list(PODS, "default")).items:
-            print(f"Pod {pod['metadata']['name']}: {pod['status'].get('phase')}, {pod['metadata'].get('annotations')}")
-            async for piece in client.logs(pod["metadata"]["name"], "default"):
-                print(piece.decode(errors="replace"), end="")
-        await client.close()
+        program.kill()
+        program.wait()
+        if program.stdout is not None:
+            program.stdout.close()
 
 
-async def _follow(client: HttpClient) -> bool:
-    options = WatchOptions(field_selector="metadata.name=gpu-check")
-    async with client.watch(TRAIN_JOBS, "default", options) as events:
-        async for event in events:
-            for condition in list_conditions(event.object):
-                if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
-                    print(f"TrainJob: {condition['type']}: {condition.get('message', '')}")
-                    return bool(condition["type"] == "Complete")
-    return False
+def check_foreign(bench: Bench) -> str:
+    if bench.is_rehearsal:
+        raise Missing("a GPU")
+    with _foreign(bench) as program:
+        time.sleep(12)
+        bench.call("run", "--gpu", "1", "--detach", "--name", "gpu-waits", "--", "date", "+BEGAN %s.%N")
+        time.sleep(2)
+        _, said = bench.call("explain", "gpu-waits")
+        if f"process {program.pid}" not in said or "belongs to no job" not in said:
+            raise CheckError(f"the process {program.pid} is not named: {said}")
+        program.kill()
+        program.wait()
+        ended = time.time()
+        bench.call("wait", "gpu-waits")
+    began = re.search(r"BEGAN ([0-9.]+)", bench.call("logs", "gpu-waits")[1])
+    if began is None:
+        raise CheckError("the job did not run after the foreign process had ended")
+    text = re.search(r"GPU 0 is used by [^;\n]*", said)
+    return f"“{text[0] if text else ''}”; the job starts {_ms(float(began[1]) - ended)} after the process has ended"
+
+
+def check_elastic(bench: Bench) -> str:
+    facts = bench.run("--", "torchrun", "--max-restarts=1", "elastic.py")
+    return f"attempt {facts['attempt']} completes on the same GPU"
+
+
+def check_transformers(name: str) -> Check:
+    def check(bench: Bench) -> str:
+        if importlib.util.find_spec("transformers") is None:
+            raise Missing("transformers is not installed")
+        if bench.is_rehearsal and name != "trainer.py":
+            raise Missing("a GPU")
+        facts = bench.run(name)
+        return ", ".join(f"{key} {value}" for key, value in facts.items() if key != "computed")
+
+    return check
+
+
+def check_torchtune(bench: Bench) -> str:
+    raise Missing("torchtune is not installed" if importlib.util.find_spec("torchtune") is None else "a model")
+
+
+def check_hang(bench: Bench) -> str:
+    """The program that reads GPUs is stopped, as if the driver did not return."""
+    server = re.search(r'"pid": *(\d+)', bench.call("status", "-o", "json")[1])
+    command = ["pgrep", "-P", server[1] if server else "0", "-f", _READER]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout.split()
+    if not found:
+        raise Missing("NVML")
+    try:
+        for pid in found:
+            os.kill(int(pid), signal.SIGSTOP)
+        time.sleep(14)
+        bench.call("run", "--gpu", "1", "--detach", "--name", "gpu-hang", "--", "true")
+        _, said = bench.call("explain", "gpu-hang")
+        seconds = _take(lambda: bench.call("list"))
+    finally:
+        for pid in found:
+            os.kill(int(pid), signal.SIGCONT)
+    code, output = bench.call("wait", "gpu-hang", "--timeout", "60s")
+    if code or "does not answer" not in said:
+        raise CheckError(f"{said} {output}")
+    return f"the job waits and says why; `list` takes {_ms(seconds)}; it runs once NVML answers"
+
+
+def check_steps(name: str) -> Check:
+    """Seconds from the command to the end of the first step: medians of alternating rounds."""
+
+    def check(bench: Bench) -> str:
+        if "transformers" in name and importlib.util.find_spec("transformers") is None:
+            raise Missing("transformers is not installed")
+        starts: list[str] = []
+        ways: dict[str, Callable[[], str]] = {
+            "warm": lambda: bench.call("run", "--gpu", "1", "--name", _name_warm(name, len(starts)), name)[1],
+            "cold": lambda: bench.call("run", "--gpu", "1", "--env", "PYTHONHASHSEED=1", name)[1],
+            "torchrun": lambda: _run_bare(bench, ["-m", "torch.distributed.run", "--nproc-per-node=1", name]),
+            "python": lambda: _run_bare(bench, [name]),
+        }
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        for number in range(bench.rounds + 1):
+            for way, call in ways.items():
+                began = time.time()
+                seconds = bench.read(call())["at"] - began
+                if number:
+                    times[way].append(seconds)
+                if way == "warm":
+                    starts.append(_find_start(bench, _name_warm(name, len(starts))))
+        middle = {way: statistics.median(found) for way, found in times.items()}
+        parts = (f"{way} {middle[way]:.2f} s ({min(found):.2f}–{max(found):.2f})" for way, found in times.items())
+        cold = [text for text in starts[1:] if "started warm" not in text]
+        note = f"; {len(cold)} of {bench.rounds} warm starts were cold: {cold[-1]}" if cold else ""
+        return f"{'; '.join(parts)}; torchrun / warm = {middle['torchrun'] / middle['warm']:.1f}{note}"
+
+    return check
+
+
+def _name_warm(program: str, number: int) -> str:
+    return f"{Path(program).stem.replace('_', '-')}-warm-{number}"
+
+
+def _find_start(bench: Bench, job: str) -> str:
+    """How its Pod started, as the event says."""
+    found = re.search(r"Container \S+ (started (?:warm|cold)[^\n]*)", bench.call("describe", job)[1])
+    return found[1] if found else "without a word"
+
+
+def _run_bare(bench: Bench, command: Sequence[str]) -> str:
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555", "RANK": "0", "WORLD_SIZE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=bench.folder / "programs",
+        env={**bench.environ, **({} if "-m" in command else variables)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_PATIENCE,
+        check=False,
+    )
+    return done.stdout
+
+
+def list_checks() -> Iterator[tuple[str, Check, bool]]:
+    """(what, check, whether it needs a running server)"""
+    yield "GPUs through NVML", check_nvml, False
+    yield "start of the server", check_start, False
+    for level in _LEVELS:
+        yield f"`run --gpu 1`, isolation `{level}`", check_level(level), False
+    for name, (runtime, command) in _LAUNCHERS.items():
+        yield f"launched by {name}", check_launcher(runtime, command), True
+    for kind, manifest in MANIFESTS.items():
+        yield f"launched by a v1 {kind}", check_v1(kind, manifest), True
+    yield "`run --nproc gpu`", check_nproc, True
+    yield "`top`", check_top, True
+    yield "one job after another", check_handover, True
+    yield "a foreign process on the GPU", check_foreign, True
+    yield "torchrun restarts its worker", check_elastic, True
+    yield "Hugging Face Trainer, bf16", check_transformers("trainer.py"), True
+    yield "T5 with FSDP, bf16, random weights", check_transformers("t5_fsdp.py"), True
+    yield "torchtune recipe", check_torchtune, True
+    yield "NVML does not answer", check_hang, True
+    yield "first step with NCCL", check_steps("step.py"), True
+    yield "the same, importing torch, transformers and trainmaster", check_steps("step_transformers.py"), True
+
+
+NOT_ON_HARDWARE = (
+    ("two GPUs, two leases", "tests/unit/controllers/scheduler/test_gpu_leases.py"),
+    ("a GPU in MIG mode", "tests/unit/node/devices/test_nvml.py, test_device_nodes.py"),
+    ("Xid, and a GPU that falls off the bus", "tests/unit/node/devices/test_nvml.py"),
+    ("another version of NVML", "tests/unit/node/devices/test_nvml.py, tests/node/test_gpu_reader.py"),
+)
+
+
+def try_check(bench: Bench, what: str, check: Check, *, needs_server: bool) -> None:
+    began = time.perf_counter()
+    try:
+        with bench.serving() if needs_server and not bench.level else contextlib.nullcontext():
+            row = Row(what, check(bench), "declared GPU" if bench.is_rehearsal else "ok")
+    except Missing as error:
+        row = Row(what, str(error), NOT_TRIED)
+    except (CheckError, subprocess.TimeoutExpired, OSError, KeyError, ValueError) as error:
+        row = Row(what, f"{type(error).__name__}: {error}", "FAILED")
+    bench.rows.append(row)
+    print(f"{row.verdict:12} {time.perf_counter() - began:6.1f} s  {what}: {row.seen}", flush=True)
+
+
+def print_table(bench: Bench) -> None:
+    torch = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.__version__, 'CUDA', torch.version.cuda)"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    driver = Path("/proc/driver/nvidia/version")
+    words = driver.read_text().split() if driver.exists() else []
+    version = next((word for word in words if re.fullmatch(r"\d+\.\d+(\.\d+)?", word)), "none")
+    print(f"\nLinux {platform.release()}, Python {platform.python_version()}, torch {torch}, driver {version}\n")
+    print("| what | seen | |\n|---|---|---|")
+    for row in bench.rows:
+        text = " ".join(row.seen.split()).replace("|", "\\|")
+        print(f"| {row.what} | {text if row.verdict != 'FAILED' else text[:200]} | {row.verdict} |")
+    for what, where in NOT_ON_HARDWARE:
+        print(f"| {what} | answers of NVML in unit tests only: `{where}` | {NOT_TRIED} |")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--home", default="", help="run a TrainJob on a server of this home too")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions of measurements (default 5)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="only checks with one of these words")
+    parser.add_argument("--rehearse", action="store_true", help="on a machine without a GPU")
     options = parser.parse_args()
-    is_there = show_library()
-    variables = rehearse(show_node())
-    is_well = is_there and variables is not None and compute(variables)
-    if is_well and options.home:
-        is_well = run_job(options.home)
-    print("ok" if is_well else "NOT ok")
-    return 0 if is_well else 1
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as name:
+        bench = Bench(Path(name), options.rounds, options.rehearse)
+        (bench.folder / "programs").mkdir()
+        for file, text in PROGRAMS.items():
+            (bench.folder / "programs" / file).write_text(text)
+        chosen = [
+            entry for entry in list_checks() if not options.only or any(word in entry[0] for word in options.only)
+        ]
+        for what, check, _ in (entry for entry in chosen if not entry[2]):
+            try_check(bench, what, check, needs_server=False)
+        with bench.serving():
+            bench.level = "auto"
+            for what, check, _ in (entry for entry in chosen if entry[2]):
+                try_check(bench, what, check, needs_server=True)
+        print_table(bench)
+        return int(any(row.verdict == "FAILED" for row in bench.rows))
 
 
 if __name__ == "__main__":
