@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -24,23 +24,27 @@ from trainmaster.shim.processes import kill_quietly
 _ALL, _EACH, _TOTAL = 60.0, 20.0, 120.0
 """Seconds for all packages in one trial, for one package, and for all trials together."""
 _LOOK_AGAIN = 0.05
+_OWN = "PATH"
+"""Every Pod has its own value, so that after an import that reads it no Pod could start warm."""
+Reads = Mapping[str, tuple[str | None, set[str]]]
+"""Variable -> (value, modules that read it)."""
 
 
-def import_in_advance(modules: Sequence[str]) -> tuple[list[str], list[str]]:
+def import_in_advance(modules: Sequence[str], reads: Reads | None = None) -> tuple[list[str], list[str]]:
     """(packages that are imported now, packages that are left out with the reason). Order matters: modules are imported
-    in the order in which the programs did it."""
+    in the order in which the programs did it. `reads`: the variables that imports have read, recorded by the caller."""
     packages: dict[str, list[str]] = {}
     for name in modules:
         packages.setdefault(name.partition(".")[0], []).append(name)
     end = get_monotonic() + _TOTAL
-    if not find_problem(list(modules), _ALL):
+    if not find_problem(list(modules), _ALL, reads):
         _import_all(modules)
         return list(packages), []
     done: list[str] = []
     left_out: list[str] = []
     for package, members in packages.items():
         left = end - get_monotonic()
-        problem = find_problem(members, min(left, _EACH)) if left > 0 else "the others took too long"
+        problem = find_problem(members, min(left, _EACH), reads) if left > 0 else "the others took too long"
         if problem:
             left_out.append(f"{package} ({problem})")
         else:
@@ -59,14 +63,14 @@ def _import_all(modules: Sequence[str]) -> None:
                 raise
 
 
-def find_problem(modules: Sequence[str], seconds: float) -> str:
+def find_problem(modules: Sequence[str], seconds: float, reads: Reads | None = None) -> str:
     """What is wrong with importing these; empty if nothing."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     output = os.memfd_create("output", os.MFD_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _try(modules, output, writer)
+        _try(modules, output, writer, reads)
     os.close(writer)
     os.close(output)
     try:
@@ -94,7 +98,7 @@ def _await_result(pid: int, reader: int, seconds: float) -> str:
     return f"it takes longer than {seconds:.0f} s"
 
 
-def _try(modules: Sequence[str], output: int, writer: int) -> NoReturn:
+def _try(modules: Sequence[str], output: int, writer: int, reads: Reads | None) -> NoReturn:
     """In the child."""
     problem = "it ends the program"
     try:
@@ -102,9 +106,9 @@ def _try(modules: Sequence[str], output: int, writer: int) -> NoReturn:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        before = dict(_look())
+        before = dict(_look(reads))
         _import_all(modules)
-        after = dict(_look())
+        after = dict(_look(reads))
         problem = next((text for text, seen in after.items() if seen != before[text]), "") or _try_fork()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -125,13 +129,14 @@ def _try_fork() -> str:
     return "" if os.waitpid(pid, 0)[1] == 0 else "it cannot be forked"
 
 
-def _look() -> Iterator[tuple[str, object]]:
+def _look(reads: Reads | None) -> Iterator[tuple[str, object]]:
     """What imports must not change, with the text that says that they did."""
     yield "it starts threads", _read(lambda: len(os.listdir("/proc/self/task")))
     yield "it starts processes", _read(lambda: open(f"/proc/self/task/{os.getpid()}/children").read())  # noqa: SIM115
     yield "it initialises a device", _has_device()
     yield "it leaves files open", list_descriptors()
     yield "it changes variables", dict(os.environ)
+    yield f"it reads {_OWN}", sorted(reads[_OWN][1]) if reads and _OWN in reads else []
     yield "it changes signal handlers", {number: signal.getsignal(number) for number in signal.valid_signals()}
     yield "it changes the locale", locale.setlocale(locale.LC_ALL)
     yield "it changes the directory", os.getcwd()

@@ -23,6 +23,7 @@ BAD = {
     "prints": ("print('hello')", "prints"),
     "warns": ("import sys; sys.stderr.write('careful')", "prints"),
     "sets": ("import os; os.environ['X_NEW'] = '1'", "variables"),
+    "searches": ("import shutil; shutil.which('gcc')", "reads PATH"),
     "handles": ("import signal; signal.signal(signal.SIGUSR1, lambda *_: None)", "signal handlers"),
     "localises": ("import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')", "locale"),
     "moves": ("import os; os.chdir('/tmp')", "directory"),
@@ -39,10 +40,13 @@ BAD = {
 GOOD = {"plain": "VALUE = 1", "lazy": "import atexit; atexit.register(print, 'bye')"}
 CODE = """
 import json, os, sys
-from trainmaster.shim.warm import trials
+from trainmaster.shim.warm import trials, zygote
 trials._ALL, trials._EACH = 2.0, 1.0
 before = set(sys.modules)
-found = trials.import_in_advance(json.loads(sys.argv[1]))
+reads, plain = {}, type(os.environ)
+os.environ.__class__ = zygote._build_recorder(plain, reads)
+found = trials.import_in_advance(json.loads(sys.argv[1]), reads)
+os.environ.__class__ = plain
 loaded = sorted(name for name in set(sys.modules) - before if "." not in name)
 print(json.dumps([*found, loaded, dict(os.environ).get("X_NEW"), os.getcwd()]), flush=True)
 os._exit(0)
