@@ -300,7 +300,9 @@ def _execute_warm(root: str, fingerprint: str, message: Message, output: int) ->
     if int(ground["switch"]) >= 0:
         os.set_inheritable(int(ground["switch"]), True)
     options = {"root": root, "fingerprint": fingerprint, "ground": ground}
-    options.update({name: message[name] for name in ("socket", "key", "imports", "learned", "prefix", "label")})
+    options.update(
+        {name: message[name] for name in ("socket", "key", "imports", "learned", "varying", "prefix", "label")}
+    )
     python = f"{message['prefix']}/bin/python3"
     env = {"PATH": os.defpath, "HOME": "/", **conditions.ENVIRON, **conditions.WHILE_IMPORTING, **message["environ"]}
     os.execve(python, [python, "-c", _WARM, str(message["package"]), json.dumps(options)], env)

@@ -17,14 +17,20 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.shims.learned import LearnedImports
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
+from trainmaster.shim.warm.conditions import ENVIRON
 
 IMPORTS = ("numpy", "torch", "torch.distributed", "torch._dynamo", "torch.distributed.run")
 """The slow imports of training programs. Only imports that are known to start no threads and open nothing."""
 _MARK = "torch"
 """An environment with this package is known to be safe."""
 
-_CONTEXT = ("HOME", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-"""Variables that libraries read when they are imported, and that are the same in all sandboxes."""
+_CONTEXT = ("PATH", "HOME", "XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+"""Variables that libraries read when they are imported, and that are the same in all sandboxes of an environment."""
+_OF_WORKERS = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
+    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "OMPI_COMM_WORLD_RANK"),
+)
+"""Variables that launchers set for their workers."""
 
 _SHARE = 16
 _LEAST = 192 << 20
@@ -55,6 +61,8 @@ class WarmZygote:
     """A file with more modules, which earlier programs have imported."""
     environ: tuple[tuple[str, str], ...] = ()
     """Variables to import them with."""
+    varying: tuple[str, ...] = ()
+    """Variables of Pods that have other values than in the zygote; nothing that reads them is imported."""
 
 
 OFF = WarmSettings()
@@ -96,7 +104,9 @@ def decide_warm(
         return WarmZygote(_hash(parts), image.layer, imports, image.prefix)
     environ = tuple((name, spec.env[name]) for name in _CONTEXT if name in spec.env)
     key = _hash([*parts, learned.digest, *(f"{name}={value}" for name, value in environ)])
-    return WarmZygote(key, image.layer, imports, image.prefix, learned.path, environ)
+    same = {*_CONTEXT, *ENVIRON}
+    varying = tuple(dict.fromkeys((*(name for name in spec.env if name not in same), *_OF_WORKERS)))
+    return WarmZygote(key, image.layer, imports, image.prefix, learned.path, environ, varying)
 
 
 def _hash(parts: list[str]) -> str:

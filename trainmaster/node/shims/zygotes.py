@@ -138,6 +138,7 @@ class Zygotes:
                     "imports": list(warm_zygote.imports),
                     "learned": warm_zygote.learned,
                     "environ": dict(warm_zygote.environ),
+                    "varying": list(warm_zygote.varying),
                     "label": warm_zygote.label,
                 }
                 message = {"op": "warm", "socket": name, "key": warm_zygote.key, "package": _PACKAGE, **fields}

@@ -2,8 +2,9 @@
 
 A package is first imported in a child of the warm zygote, which then examines itself: an import that starts a thread or
 a process, opens a file or a device, prints, or changes variables, signal handlers, locale or directory would leave all
-programs in a state that differs from that of a new process, or that cannot be forked. Such a package is left out; the
-programs import it themselves. The child also takes the damage of imports that exit, hang or crash.
+programs in a state that differs from that of a new process, or that cannot be forked; one that reads a variable which
+differs between Pods would be right for one Pod only. Such a package is left out; the programs import it themselves. The
+child also takes the damage of imports that exit, hang or crash.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from trainmaster.shim.loop import get_monotonic
@@ -24,27 +26,29 @@ from trainmaster.shim.processes import kill_quietly
 _ALL, _EACH, _TOTAL = 60.0, 20.0, 120.0
 """Seconds for all packages in one trial, for one package, and for all trials together."""
 _LOOK_AGAIN = 0.05
-_OWN = "PATH"
-"""Every Pod has its own value, so that after an import that reads it no Pod could start warm."""
-Reads = Mapping[str, tuple[str | None, set[str]]]
-"""Variable -> (value, modules that read it)."""
 
 
-def import_in_advance(modules: Sequence[str], reads: Reads | None = None) -> tuple[list[str], list[str]]:
+def import_in_advance(
+    modules: Sequence[str], varying: Collection[str], reads: Collection[str]
+) -> tuple[list[str], list[str]]:
     """(packages that are imported now, packages that are left out with the reason). Order matters: modules are imported
-    in the order in which the programs did it. `reads`: the variables that imports have read, recorded by the caller."""
+    in the order in which the programs did it.
+
+    `varying`: variables that differ between Pods; `reads`: those read so far, which grows while modules are imported.
+    """
+    examine = partial(find_problem, varying=varying, reads=reads)
     packages: dict[str, list[str]] = {}
     for name in modules:
         packages.setdefault(name.partition(".")[0], []).append(name)
     end = get_monotonic() + _TOTAL
-    if not find_problem(list(modules), _ALL, reads):
+    if not examine(list(modules), _ALL):
         _import_all(modules)
         return list(packages), []
     done: list[str] = []
     left_out: list[str] = []
     for package, members in packages.items():
         left = end - get_monotonic()
-        problem = find_problem(members, min(left, _EACH), reads) if left > 0 else "the others took too long"
+        problem = examine(members, min(left, _EACH)) if left > 0 else "the others took too long"
         if problem:
             left_out.append(f"{package} ({problem})")
         else:
@@ -63,14 +67,16 @@ def _import_all(modules: Sequence[str]) -> None:
                 raise
 
 
-def find_problem(modules: Sequence[str], seconds: float, reads: Reads | None = None) -> str:
+def find_problem(
+    modules: Sequence[str], seconds: float, *, varying: Collection[str] = (), reads: Collection[str] = ()
+) -> str:
     """What is wrong with importing these; empty if nothing."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     output = os.memfd_create("output", os.MFD_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _try(modules, output, writer, reads)
+        _try(partial(_examine, modules, varying, reads), output, writer)
     os.close(writer)
     os.close(output)
     try:
@@ -98,7 +104,7 @@ def _await_result(pid: int, reader: int, seconds: float) -> str:
     return f"it takes longer than {seconds:.0f} s"
 
 
-def _try(modules: Sequence[str], output: int, writer: int, reads: Reads | None) -> NoReturn:
+def _try(examine: Callable[[], str], output: int, writer: int) -> NoReturn:
     """In the child."""
     problem = "it ends the program"
     try:
@@ -106,10 +112,7 @@ def _try(modules: Sequence[str], output: int, writer: int, reads: Reads | None) 
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        before = dict(_look(reads))
-        _import_all(modules)
-        after = dict(_look(reads))
-        problem = next((text for text, seen in after.items() if seen != before[text]), "") or _try_fork()
+        problem = examine()
         sys.stdout.flush()
         sys.stderr.flush()
         if not problem and os.fstat(1).st_size:
@@ -121,6 +124,15 @@ def _try(modules: Sequence[str], output: int, writer: int, reads: Reads | None) 
         os._exit(0)
 
 
+def _examine(modules: Sequence[str], varying: Collection[str], reads: Collection[str]) -> str:
+    before, known = dict(_look()), set(reads)
+    _import_all(modules)
+    after = dict(_look())
+    changed = next((text for text, seen in after.items() if seen != before[text]), "")
+    read = next((f"it reads {name}" for name in reads if name in varying and name not in known), "")
+    return changed or read or _try_fork()
+
+
 def _try_fork() -> str:
     """Functions that libraries have registered for forks run here. One that hangs exceeds the time of the trial."""
     pid = os.fork()
@@ -129,14 +141,13 @@ def _try_fork() -> str:
     return "" if os.waitpid(pid, 0)[1] == 0 else "it cannot be forked"
 
 
-def _look(reads: Reads | None) -> Iterator[tuple[str, object]]:
+def _look() -> Iterator[tuple[str, object]]:
     """What imports must not change, with the text that says that they did."""
     yield "it starts threads", _read(lambda: len(os.listdir("/proc/self/task")))
     yield "it starts processes", _read(lambda: open(f"/proc/self/task/{os.getpid()}/children").read())  # noqa: SIM115
     yield "it initialises a device", _has_device()
     yield "it leaves files open", list_descriptors()
-    yield "it changes variables", dict(os.environ)
-    yield f"it reads {_OWN}", sorted(reads[_OWN][1]) if reads and _OWN in reads else []
+    yield "it changes variables", dict(vars(os.environ)["_data"])  # looking them up would count as reading them
     yield "it changes signal handlers", {number: signal.getsignal(number) for number in signal.valid_signals()}
     yield "it changes the locale", locale.setlocale(locale.LC_ALL)
     yield "it changes the directory", os.getcwd()

@@ -77,7 +77,7 @@ def load(options: Message) -> conditions.WarmState:
         for name in options["imports"]:
             importlib.import_module(name)
         _check(before)
-        learned, left_out = trials.import_in_advance(_read_learned(options["learned"]), reads)
+        learned, left_out = trials.import_in_advance(_read_learned(options["learned"]), options["varying"], reads)
     finally:
         os.environ.__class__ = plain
     _check(before)

@@ -23,7 +23,6 @@ BAD = {
     "prints": ("print('hello')", "prints"),
     "warns": ("import sys; sys.stderr.write('careful')", "prints"),
     "sets": ("import os; os.environ['X_NEW'] = '1'", "variables"),
-    "searches": ("import shutil; shutil.which('gcc')", "reads PATH"),
     "handles": ("import signal; signal.signal(signal.SIGUSR1, lambda *_: None)", "signal handlers"),
     "localises": ("import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')", "locale"),
     "moves": ("import os; os.chdir('/tmp')", "directory"),
@@ -32,6 +31,7 @@ BAD = {
     "crashes": ("import os; os.abort()", "ends the program"),
     "fails": ("raise RuntimeError('needs a display')", "RuntimeError: needs a display"),
     "hangs": ("import time; time.sleep(60)", "longer than"),
+    "reads": ("import os; os.environ.get('RANK')", "reads RANK"),
     "stops": (
         "import os, signal; os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), 9))",
         "cannot be forked",
@@ -43,9 +43,10 @@ import json, os, sys
 from trainmaster.shim.warm import trials, zygote
 trials._ALL, trials._EACH = 2.0, 1.0
 before = set(sys.modules)
-reads, plain = {}, type(os.environ)
+reads = {}
+plain = type(os.environ)
 os.environ.__class__ = zygote._build_recorder(plain, reads)
-found = trials.import_in_advance(json.loads(sys.argv[1]), reads)
+found = trials.import_in_advance(json.loads(sys.argv[1]), ["RANK"], reads)
 os.environ.__class__ = plain
 loaded = sorted(name for name in set(sys.modules) - before if "." not in name)
 print(json.dumps([*found, loaded, dict(os.environ).get("X_NEW"), os.getcwd()]), flush=True)
