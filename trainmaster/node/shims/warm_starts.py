@@ -17,12 +17,13 @@ from pathlib import Path
 from trainmaster.api.labels import WARM
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
+from trainmaster.node.images.layer_hook import IMPORTS
 from trainmaster.node.shims.learned import FILE, LearnedImports, Learner
 from trainmaster.node.shims.supervisor import Supervisor
 from trainmaster.node.shims.warm import WarmSettings, WarmZygote, decide_warm
 from trainmaster.shim.protocol import PLAIN, ContainerSpec
 
-_VARIABLE = "TRAINMASTER_IMPORTS"
+_REMEMBERED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class WarmStarts:
         self._learner = learner
         self._supervisor = supervisor
         self._candidates: dict[str, _Candidate] = {}
-        self._latest: dict[str, WarmZygote] = {}
-        """The zygote that was last used in place of the one without learned imports, by the key of that one."""
+        self._learned: dict[str, list[WarmZygote]] = {}
+        """Zygotes with learned imports, the newest last, by the key of the one without."""
 
     def choose(
         self, pod: Pod, spec: ContainerSpec, image: Environment, *, is_owners: bool
@@ -56,14 +57,13 @@ class WarmStarts:
             return spec, None
         found = decide(self._learner.find(image.layer, pod.namespace)) if teaches else basic
         assert found is not None, "what was learned only adds imports"
-        if self._supervisor.is_warm(found):
-            self._latest[basic.key] = found
-        elif teaches:
-            found = self._latest.get(basic.key, found)
+        if teaches:
+            usable = (found, *reversed(self._learned.get(basic.key, ())), basic)
+            found = next(filter(self._supervisor.is_warm, usable), found)
         self._candidates.setdefault(pod.uid, _Candidate(pod.namespace, image.layer, teaches, decide))
         if pod.annotations.get(WARM) == "true":
             self._supervisor.prepare_warm(found)
-        env = {_VARIABLE: f"{spec.env['HOME']}/{FILE}", **spec.env} if teaches else spec.env
+        env = {IMPORTS: f"{spec.env['HOME']}/{FILE}", **spec.env} if teaches else spec.env
         return replace(spec, warm=found.key, env=env), found
 
     async def note_end(self, uid: str, home: Path) -> None:
@@ -71,9 +71,13 @@ class WarmStarts:
         candidate = self._candidates.pop(uid, None)
         if candidate is None:
             return
-        learned = None
+        found = basic = candidate.decide(None)
         if candidate.teaches:
             await asyncio.to_thread(self._learner.learn, candidate.layer, candidate.namespace, home)
-            learned = self._learner.find(candidate.layer, candidate.namespace)
-        if (found := candidate.decide(learned)) is not None:
-            self._supervisor.prepare_warm(found)
+            found = candidate.decide(self._learner.find(candidate.layer, candidate.namespace))
+        if basic is None or found is None:
+            return  # the environment is gone
+        if found != basic:
+            known = [zygote for zygote in self._learned.get(basic.key, ()) if zygote.key != found.key]
+            self._learned[basic.key] = [*known, found][-_REMEMBERED:]
+        self._supervisor.prepare_warm(found)
