@@ -299,20 +299,18 @@ def check_elastic(bench: Bench) -> str:
     return f"attempt {facts['attempt']} completes on the same GPU"
 
 
-def check_transformers(name: str) -> Check:
+def check_training(library: str, *command: str, needs_gpu: bool = False) -> Check:
+    """A program that trains with the library, and says what it saw."""
+
     def check(bench: Bench) -> str:
-        if importlib.util.find_spec("transformers") is None:
-            raise Missing("transformers is not installed")
-        if bench.is_rehearsal and name != "trainer.py":
+        if importlib.util.find_spec(library) is None:
+            raise Missing(f"{library} is not installed")
+        if bench.is_rehearsal and needs_gpu:
             raise Missing("a GPU")
-        facts = bench.run(name)
+        facts = bench.run(*command)
         return ", ".join(f"{key} {value}" for key, value in facts.items() if key != "computed")
 
     return check
-
-
-def check_torchtune(bench: Bench) -> str:
-    raise Missing("torchtune is not installed" if importlib.util.find_spec("torchtune") is None else "a model")
 
 
 def check_hang(bench: Bench) -> str:
@@ -409,9 +407,10 @@ def list_checks() -> Iterator[tuple[str, Check, bool]]:
     yield "one job after another", check_handover, True
     yield "a foreign process on the GPU", check_foreign, True
     yield "torchrun restarts its worker", check_elastic, True
-    yield "Hugging Face Trainer, bf16", check_transformers("trainer.py"), True
-    yield "T5 with FSDP, bf16, random weights", check_transformers("t5_fsdp.py"), True
-    yield "torchtune recipe", check_torchtune, True
+    yield "Hugging Face Trainer, bf16", check_training("transformers", "trainer.py"), True
+    yield "T5 with FSDP, bf16, random weights", check_training("transformers", "t5_fsdp.py", needs_gpu=True), True
+    recipe = check_training("torchtune", "--", "python", "torchtune_recipe.py")
+    yield "torchtune recipe, bf16, random weights", recipe, True
     yield "NVML does not answer", check_hang, True
     yield "first step with NCCL", check_steps("step.py"), True
     yield "the same, importing torch, transformers and trainmaster", check_steps("step_transformers.py"), True

@@ -129,7 +129,52 @@ dist.destroy_process_group()
 )
 """T5 with FSDP on one GPU, with a small random model."""
 
+TORCHTUNE = (
+    _SAY
+    + _DEVICE
+    + """
+import base64, re, subprocess, tempfile
+from torchtune.models.llama3_2 import llama3_2
+folder = tempfile.mkdtemp()
+start, data, settings, words, out = (
+    os.path.join(folder, name) for name in ("start", "data.json", "settings.yaml", "tokenizer.model", "out"))
+os.mkdir(start)
+with open(words, "w") as file:
+    file.writelines(f"{base64.b64encode(bytes([byte])).decode()} {byte}\\n" for byte in range(256))
+sizes = dict(vocab_size=128256, num_layers=2, num_heads=4, num_kv_heads=2, embed_dim=64, max_seq_len=512,
+             intermediate_dim=128)
+torch.save(llama3_2(**sizes).state_dict(), os.path.join(start, "model.pt"))
+with open(data, "w") as file:
+    json.dump([{"instruction": f"Add one to {n}.", "input": "", "output": str(n + 1)} for n in range(64)], file)
+def part(name, **arguments): return {"_component_": "torchtune." + name, **arguments}
+with open(settings, "w") as file:
+    json.dump({
+        "output_dir": out, "device": device, "dtype": "bf16" if on_gpu else "fp32", "seed": 0, "shuffle": True,
+        "model": part("models.llama3_2.llama3_2", **sizes),
+        "tokenizer": part("models.llama3.llama3_tokenizer", path=words, max_seq_len=512),
+        "checkpointer": part("training.FullModelTorchTuneCheckpointer", checkpoint_dir=start,
+            checkpoint_files=["model.pt"], recipe_checkpoint=None, output_dir=out, model_type="LLAMA3_2"),
+        "dataset": part("datasets.alpaca_dataset", source="json", data_files=data, split="train"),
+        "optimizer": {"_component_": "torch.optim.AdamW", "lr": 0.01},
+        "loss": part("modules.loss.CEWithChunkedOutputLoss"),
+        "metric_logger": part("training.metric_logging.StdoutLogger"),
+        "batch_size": 4, "epochs": 1, "max_steps_per_epoch": 10, "gradient_accumulation_steps": 1,
+        "resume_from_checkpoint": False, "optimizer_in_bwd": False, "clip_grad_norm": None, "compile": False,
+        "enable_activation_checkpointing": False, "enable_activation_offloading": False, "log_every_n_steps": 1,
+        "log_peak_memory_stats": False, "log_level": "INFO"}, file)
+done = subprocess.run(["tune", "run", "full_finetune_single_device", "--config", settings], text=True,
+                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+losses = [float(loss) for loss in re.findall(r"\\| loss:([0-9.]+)", done.stdout)]
+if done.returncode or not losses:
+    sys.exit(done.stdout[-3000:])
+say(steps=len(losses), first=round(losses[0], 2), last=round(losses[-1], 2),
+    computed=on_gpu and losses[-1] < losses[0])
+"""
+)
+"""A recipe of torchtune with a small random model, a tokenizer of bytes and a data set of its own."""
+
 PROGRAMS = {
+    "torchtune_recipe.py": TORCHTUNE,
     "show.py": SHOW,
     "show_jax.py": SHOW_JAX,
     "step.py": STEP,
