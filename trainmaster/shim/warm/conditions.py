@@ -34,6 +34,9 @@ LAYER_HOOK = "_trainmaster_layer"
 PICKED = {"tqdm.utils": "TQDM_"}
 """Module that reads all variables -> prefix of those that it uses."""
 
+ALL_VARIABLES = "all variables"
+"""Stands for a read of variables whose names are not known in advance."""
+
 _AT_EXEC = ("LD_", "GLIBC_", "MALLOC_", "PYTHON", "LC_", "LANGUAGE", "TZ", "ASAN_", "LSAN_", "UBSAN_", "TSAN_")
 _AT_IMPORT = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_", "NPY_", "NUMPY_"),
@@ -169,14 +172,14 @@ def find_variable(env: Mapping[str, str], warmth: WarmState) -> str:
         early = name.startswith(_AT_EXEC) or name.startswith(_AT_IMPORT)
         if (early and not name.startswith(_LATER)) or name in ENVIRON:
             return name
-        if name in warmth.reads and warmth.reads[name][0] != value and not _is_refreshed(name, warmth):
-            return name
     # Likewise for variables that were set during the imports and the program does not have.
-    return next((name for name, value in ENVIRON.items() if env.get(name) != value), "")
+    known = {**{name: value for name, (value, _) in warmth.reads.items()}, **ENVIRON}
+    differs = (name for name, value in known.items() if env.get(name) != value)
+    return next((name for name in differs if name not in WHILE_IMPORTING and not _is_refreshed(name, warmth)), "")
 
 
 def _is_refreshed(name: str, warmth: WarmState) -> bool:
-    return warmth.reads[name][1] <= _REFRESHED.get(name, set())
+    return name in warmth.reads and warmth.reads[name][1] <= _REFRESHED.get(name, set())
 
 
 def find_folder(command: Command) -> str:

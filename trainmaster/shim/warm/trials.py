@@ -1,27 +1,27 @@
 """Imports in advance what earlier programs of an environment have imported, as far as that is safe.
 
-A package is first imported in a child of the warm zygote, which then examines itself: an import that starts a thread or
-a process, opens a file or a device, prints, or changes variables, signal handlers, locale or directory would leave all
-programs in a state that differs from that of a new process, or that cannot be forked; one that reads a variable which
-differs between Pods would be right for one Pod only. Such a package is left out; the programs import it themselves. The
-child also takes the damage of imports that exit, hang or crash.
+A package is first imported in a child of the warm zygote, which then examines itself: an import with side effects
+(`effects`) or output would leave all programs in a state that differs from that of a new process, or that cannot be
+forked; one that reads a variable which differs between Pods would be right for one Pod only. Such a package is left
+out; the programs import it themselves. The child also takes the damage of imports that exit, hang or crash.
 """
 
 from __future__ import annotations
 
 import importlib
-import locale
 import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
 from trainmaster.shim.loop import get_monotonic
 from trainmaster.shim.processes import kill_quietly
+from trainmaster.shim.sandbox import linux
+from trainmaster.shim.warm import conditions, effects
 
 _ALL, _EACH, _TOTAL = 60.0, 20.0, 120.0
 """Seconds for all packages in one trial, for one package, and for all trials together."""
@@ -108,6 +108,7 @@ def _try(examine: Callable[[], str], output: int, writer: int) -> NoReturn:
     """In the child."""
     problem = "it ends the program"
     try:
+        linux.set_parent_death_signal(signal.SIGKILL)
         os.setsid()
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -125,12 +126,18 @@ def _try(examine: Callable[[], str], output: int, writer: int) -> NoReturn:
 
 
 def _examine(modules: Sequence[str], varying: Collection[str], reads: Collection[str]) -> str:
-    before, known = dict(_look()), set(reads)
-    _import_all(modules)
-    after = dict(_look())
-    changed = next((text for text, seen in after.items() if seen != before[text]), "")
-    read = next((f"it reads {name}" for name in reads if name in varying and name not in known), "")
-    return changed or read or _try_fork()
+    before, known = effects.look(), set(reads)
+    with effects.refusing_calls() as refused:
+        try:
+            _import_all(modules)
+        except Exception:
+            if not refused:
+                raise
+    if refused:
+        return refused[0]
+    late = {*varying, *conditions.WHILE_IMPORTING, conditions.ALL_VARIABLES} - known
+    read = next((f"it reads {name}" for name in reads if name in late), "")
+    return effects.find_change(before) or read or _try_fork()
 
 
 def _try_fork() -> str:
@@ -139,37 +146,3 @@ def _try_fork() -> str:
     if pid == 0:
         os._exit(0)
     return "" if os.waitpid(pid, 0)[1] == 0 else "it cannot be forked"
-
-
-def _look() -> Iterator[tuple[str, object]]:
-    """What imports must not change, with the text that says that they did."""
-    yield "it starts threads", _read(lambda: len(os.listdir("/proc/self/task")))
-    yield "it starts processes", _read(lambda: open(f"/proc/self/task/{os.getpid()}/children").read())  # noqa: SIM115
-    yield "it initialises a device", _has_device()
-    yield "it leaves files open", list_descriptors()
-    yield "it changes variables", dict(vars(os.environ)["_data"])  # looking them up would count as reading them
-    yield "it changes signal handlers", {number: signal.getsignal(number) for number in signal.valid_signals()}
-    yield "it changes the locale", locale.setlocale(locale.LC_ALL)
-    yield "it changes the directory", os.getcwd()
-
-
-def _read(function: Callable[[], object]) -> object:
-    try:
-        return function()
-    except OSError:
-        return None  # a kernel without it
-
-
-def _has_device() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_initialized())
-
-
-def list_descriptors() -> set[str]:
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
-        except FileNotFoundError:
-            continue  # the one that listed them
-    return found

@@ -15,13 +15,14 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from trainmaster.shim import launch
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
-from trainmaster.shim.warm import conditions, trials, workers
+from trainmaster.shim.warm import conditions, effects, trials, workers
 from trainmaster.shim.warm.program import OURS, WarmProgram, close_all_but, find_blas
 from trainmaster.shim.wire import Message
 from trainmaster.shim.zygote import FOLDER, Zygote, report_and_detach
@@ -69,18 +70,18 @@ def main(text: str) -> WarmProgram | None:
 
 
 def load(options: Message) -> conditions.WarmState:
-    before = trials.list_descriptors()
+    before = effects.look()
     reads: dict[str, tuple[str | None, set[str]]] = {}
     plain = type(os.environ)
     os.environ.__class__ = _build_recorder(plain, reads)
     try:
         for name in options["imports"]:
             importlib.import_module(name)
-        _check(before)
+        _check(before, options["imports"])
         learned, left_out = trials.import_in_advance(_read_learned(options["learned"]), options["varying"], reads)
     finally:
         os.environ.__class__ = plain
-    _check(before)
+    _check(before, learned)
     return conditions.WarmState(
         key=options["key"],
         prefix=options["prefix"],
@@ -106,22 +107,28 @@ def _build_recorder(plain: Any, reads: dict[str, tuple[str | None, set[str]]]) -
     class LookupRecorder(plain):  # type: ignore[misc]
         def __getitem__(self, key: str) -> str:
             value = self._data.get(self.encodekey(key))
-            frame = sys._getframe(1)
-            while frame.f_back is not None and frame.f_globals.get("__name__") in _STANDARD:
-                frame = frame.f_back
-            who = str(frame.f_globals.get("__name__"))
+            who = _find_caller()
             if key.startswith(conditions.PICKED.get(who, "")):
                 reads.setdefault(key, (None if value is None else os.fsdecode(value), set()))[1].add(who)
             return str(super().__getitem__(key))
 
+        def __iter__(self) -> Iterator[str]:
+            if (who := _find_caller()) not in conditions.PICKED:
+                reads.setdefault(conditions.ALL_VARIABLES, (None, set()))[1].add(who)
+            return iter(super().__iter__())
+
     return LookupRecorder
 
 
-def _check(before: set[str]) -> None:
-    if left := trials.list_descriptors() - before:
-        raise WarmError(f"the imports left descriptors open: {', '.join(sorted(left))}")
-    if (threads := len(os.listdir("/proc/self/task"))) != 1:
-        raise WarmError(f"the imports left {threads - 1} threads behind")
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        raise WarmError("the imports initialised CUDA")
+def _find_caller() -> str:
+    """The module that reads a variable."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _STANDARD:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
+
+
+def _check(before: Mapping[str, object], imported: Sequence[str]) -> None:
+    """Variables may change: those of the program replace them."""
+    if problem := effects.find_change(before, ignored={effects.VARIABLES}):
+        raise WarmError(f"{', '.join(imported)} cannot be imported in advance: {problem}")

@@ -101,11 +101,14 @@ WARMTH = WarmState("key", "/layer", (), READS, (), frozenset(), (), "label")
     ],
 )
 def test_a_variable_that_comes_too_late_is_found(env: dict[str, str], found: str) -> None:
-    assert find_variable({**ENVIRON, **env}, WARMTH) == found
+    assert find_variable({**ENVIRON, "MODE": "slow", **env}, WARMTH) == found
 
 
 def test_a_variable_that_only_the_imports_had_is_found() -> None:
-    assert find_variable({name: value for name, value in ENVIRON.items() if name != "LANG"}, WARMTH) == "LANG"
+    without = {name: value for name, value in ENVIRON.items() if name != "LANG"}
+    assert find_variable({"MODE": "slow", **without}, WARMTH) == "LANG"
+    assert find_variable({"MODE": "slow", **ENVIRON}, WARMTH) == ""
+    assert find_variable(ENVIRON, WARMTH) == "MODE"
 
 
 @pytest.mark.parametrize(
