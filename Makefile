@@ -23,9 +23,10 @@ demo: ## Train a PyTorch model on two nodes and clean up (DEMO=numpy: without to
 test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x -k name" for pytest)
 	@$(RUN) tools/testrun.py $(TIERS) -- $(ARGS)
 
-heavy: setup ## Run the slow tests: FSDP, DeepSpeed, elastic jobs, frameworks of v1 jobs; without ARGS also distcheck (20 minutes)
+heavy: setup ## Run the slow tests: FSDP, DeepSpeed, elastic jobs, frameworks of v1 jobs; without ARGS also 200 kills and distcheck (25 minutes)
 	@$(RUN) tools/frameworks.py paddle mxnet || true
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/node/heavy_frameworks.py tests/node/heavy_v1_examples.py $(ARGS)
+	@$(if $(ARGS),,TRAINMASTER_CHAOS_KILLS=100 $(RUN) tools/scrub.py $(RUN) -m pytest -q -s tests/crash/test_chaos.py)
 	@$(if $(ARGS),,$(RUN) tools/distcheck.py)
 
 check: venv ## Run the quick checks: format, lint, types, imports and unit tests (under 2 minutes)

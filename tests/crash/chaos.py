@@ -1,7 +1,8 @@
-"""A real server that is killed at random moments while jobs are submitted and run, and the judgement afterwards.
+"""A real server whose processes are killed at random moments while jobs are submitted and run, and the judgement.
 
-`Chaos.run` kills, and starts the server a last time; `Chaos.settle` waits until every job is over and judges it;
-`Chaos.clear` deletes everything. An acknowledged create is taken at its word: the job must exist, and end as it must.
+`Chaos.run` kills the server, its zygote, its warm zygotes and shims, and checks after each kill what must always hold
+(`chaos_checks`); it leaves a running server. `Chaos.settle` waits until every job is over and judges it; `Chaos.clear`
+deletes everything. An acknowledged create is taken at its word: the job must exist, and end as it must.
 """
 
 from __future__ import annotations
@@ -13,22 +14,35 @@ import json
 import os
 import random
 import signal
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from tests.crash.chaos_checks import (
+    assert_sound,
+    count_descriptors,
+    count_warm,
+    find_named,
+    find_processes,
+    list_programs,
+)
+from tests.crash.chaos_environment import build_image_rules, make_environment
 from tests.crash.chaos_jobs import GRANDCHILD, Job, build_job, build_runtime, is_over
 from tests.support.server import clean_environ, command
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, PODS, TRAIN_JOBS
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ConfigError, load_kubeconfig
-from trainmaster.shim.processes import kill_quietly
+from trainmaster.shim.processes import is_alive, kill_quietly
+from trainmaster.shim.protocol import ProcessIdentity
 
 LIMIT = 180.0
+COUNTED = ("server", "zygote", "warm zygote", "shim")
+"""What `run` counts; ranks and grandchildren are killed besides."""
 _Answer = TypeVar("_Answer")
 
 
@@ -38,12 +52,21 @@ class Chaos:
         self.ledger = root / "ledger"
         self.mark = f"chaos-{os.getpid()}-{level}"
         self.kills = Counter[str]()
+        self.warm_starts = 0
         self._level = level
         self._rng = random.Random(seed)
-        self._jobs: list[Job] = []
+        self.jobs: list[Job] = []
         self._server: asyncio.subprocess.Process | None = None
+        self._environment = root / "environment"
+        self._at_rest = Counter[str]()
+        """Open descriptors of a server that has had nothing to do yet."""
         self.ledger.mkdir()
         self.home.mkdir()
+        make_environment(self._environment)
+
+    @property
+    def count(self) -> int:
+        return sum(self.kills[name] for name in COUNTED)
 
     @property
     def group_mark(self) -> str:
@@ -67,17 +90,21 @@ class Chaos:
 
         await self._insist(ask)
 
-    async def _kill_server(self) -> None:
+    async def _kill_some(self) -> None:
+        """The server, the zygote, both in either order, or a warm zygote; nothing if there is no such process now."""
         assert self._server is not None
-        victims = [("server", self._server.pid)]
-        zygote = self._read_pid(self.home / "pods" / ".zygote" / "zygote.json")
-        if zygote and self._rng.random() < 0.2:
-            victims.insert(self._rng.randrange(2), ("zygote", zygote))
+        server = [("server", self._server.pid)]
+        zygote = [("zygote", pid) for pid in find_named(self.home, "tm-zygote")[:1]]
+        warm = [("warm zygote", pid) for pid in find_named(self.home, "tm-warm")]
+        choices = (server, server + zygote, zygote + server, zygote, self._rng.sample(warm, min(1, len(warm))))
+        victims = self._rng.choices(choices, (30, 5, 5, 20, 40))[0]
         for what, pid in victims:
             if kill_quietly(pid, signal.SIGKILL):
                 self.kills[what] += 1
-        code = await self._server.wait()
-        assert code == -signal.SIGKILL, f"the server ended by itself with {code}:\n{self.read_log()}"
+        if server[0] in victims:
+            code = await self._server.wait()
+            assert code == -signal.SIGKILL, f"the server ended by itself with {code}:\n{self.read_log()}"
+            await self._start()
 
     def read_log(self) -> str:
         return (self.home / "chaos.log").read_text(errors="replace")[-4000:]
@@ -117,25 +144,41 @@ class Chaos:
         # It may have been stored by a server that died before it could say so.
         with contextlib.suppress(AlreadyExists):
             await self._insist(create)
-        self._jobs.append(job)
+        self.jobs.append(job)
         if job.victim:
             await self._strike(job)
 
     async def _strike(self, job: Job) -> None:
-        """Kills a part of the Pod once it runs, whether there is a server or not."""
-        path = self.ledger / job.name
+        """Kills a part of the Pod once it is there, whether there is a server or not."""
+        find = self._find_early if job.victim == "early shim" else self._find_victim
         async with asyncio.timeout(LIMIT):
-            while not path.exists() or not path.read_text().endswith("\n"):
+            while not (pid := find(job)):
                 await asyncio.sleep(0.02)
-            token = path.read_text().split()[0]
-            # It may not be quite there: the start not recorded, the child forked and not executed.
-            while not (pid := self._find_victim(job.victim, token)):
-                await asyncio.sleep(0.02)
-        assert kill_quietly(pid, signal.SIGKILL), f"there was no {job.victim} of {job.name} to kill"
-        self.kills[job.victim] += 1
+        # The early one may have ended by itself; nothing is to be counted then.
+        if kill_quietly(pid, signal.SIGKILL):
+            self.kills[job.victim.split()[-1]] += 1
+        else:
+            assert job.victim == "early shim", f"there was no {job.victim} of {job.name} to kill"
 
-    def _find_victim(self, victim: str, token: str) -> int:
-        """As the machine numbers it; 0: not there yet."""
+    def _find_early(self, job: Job) -> int:
+        """A shim of the job at a random time after it was forked; 0: not yet."""
+        for path in self.home.glob("pods/*/pod.json"):
+            try:
+                name = json.loads(path.read_bytes())["name"]
+                shim = ProcessIdentity(**json.loads((path.parent / "shim.json").read_bytes()))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+            if f"{name}-".startswith(f"{job.name}-") and is_alive(shim) and self._rng.random() < 0.1:
+                return shim.pid
+        return 0
+
+    def _find_victim(self, job: Job) -> int:
+        """As the machine numbers it; 0: not there yet, the start not recorded, or the child forked and not executed."""
+        path, victim = self.ledger / job.name, job.victim
+        text = path.read_text() if path.exists() else ""
+        if not text.endswith("\n"):
+            return 0
+        token = text.split()[0]
         directory = self.home / "pods" / token.partition("/")[0]
         if victim == "shim":
             return self._read_pid(directory / "shim.json")
@@ -145,24 +188,37 @@ class Chaos:
         found = find_processes(lambda words, environ: words[:2] == GRANDCHILD.encode().split() and mine in environ)
         return found[0] if found else 0
 
-    async def run(self, kills: int, jobs: int) -> None:
+    async def run(self, kills: int) -> None:
+        """Until so many of COUNTED were killed; two jobs are submitted for each."""
         await self._start()
-
-        async def install(client: Client) -> None:
-            await client.create(CLUSTER_TRAINING_RUNTIMES, build_runtime(self.ledger, self.mark))
-
-        await self._insist(install)
+        await self._insist(self._install)
+        assert self._server is not None
+        self._at_rest = count_descriptors(self._server.pid)
+        began, shown = time.monotonic(), 0
         async with asyncio.TaskGroup() as group:
-            pace = asyncio.Semaphore(8)
-            group.create_task(self._load(jobs, kills, pace))
-            for _ in range(kills):
+            load = group.create_task(self._load(2 * kills))
+            while self.count < kills:
                 if self._rng.random() < 0.7:
                     await self._wait_until_ready()
                 await asyncio.sleep(self._rng.uniform(0.0, 1.0))
-                await self._kill_server()
-                await self._start()
+                await self._kill_some()
+                await asyncio.to_thread(assert_sound, self.home, self.ledger, self.mark)
+                if self.count >= shown + 20:
+                    shown = self.count
+                    print(f"{time.monotonic() - began:6.0f} s: {dict(self.kills)}, {len(self.jobs)} jobs", flush=True)
+            await load
 
-    async def _load(self, jobs: int, kills: int, pace: asyncio.Semaphore) -> None:
+    async def _install(self, client: Client) -> None:
+        for gvr, body, namespace in (
+            (CLUSTER_TRAINING_RUNTIMES, build_runtime(self.ledger, self.mark), ""),
+            (CONFIG_MAPS, build_image_rules(self._environment), "kubeflow-system"),
+        ):
+            with contextlib.suppress(AlreadyExists):
+                await client.create(gvr, body, namespace)
+
+    async def _load(self, jobs: int) -> None:
+        pace = asyncio.Semaphore(8)
+
         async def one(number: int) -> None:
             async with pace:
                 await self._submit(build_job(number, self.ledger, self.mark))
@@ -170,8 +226,8 @@ class Chaos:
         async with asyncio.TaskGroup() as group:
             for number in range(jobs):
                 group.create_task(one(number))
-                # As many per death as asked for, however fast the machine is.
-                while self.kills["server"] * jobs < (number - 8) * kills:
+                # Two per death, however fast the machine is.
+                while self.count * 2 < number - 8:
                     await asyncio.sleep(0.05)
 
     # Judgement
@@ -182,38 +238,59 @@ class Chaos:
                 await asyncio.sleep(0.2)
         assert left == []
         async with self._connect() as client:
-            for job in self._jobs:
+            for job in self.jobs:
                 job.judge(await client.get(job.gvr, job.name, "default"))
-        for job in self._jobs:
+        for job in self.jobs:
             for name, (least, most) in job.ledgers.items():
                 path = self.ledger / name
                 lines = path.read_text().split() if path.exists() else []
                 assert len(set(lines)) == len(lines), f"run twice: {name} {lines}"
                 assert least <= len(lines) <= most, f"{name} has {lines}, not {least} to {most} attempts"
 
+        self.warm_starts = count_warm(self.home)
+        await self._wait_until_gone(lambda: [*list_programs(self.mark)], "processes of jobs that are over")
+
+    async def _wait_until_gone(self, find: Callable[[], Sequence[object]], what: str) -> None:
+        deadline = time.monotonic() + LIMIT
+        while left := find():
+            assert time.monotonic() < deadline, f"{what}: {left}"
+            await asyncio.sleep(0.1)
+
     async def _list_unfinished(self) -> list[str]:
         async def ask(client: Client) -> list[str]:
             found = {}
             for gvr in (PODS, TRAIN_JOBS):
                 found.update({obj["metadata"]["name"]: obj for obj in (await client.list(gvr, "default")).items})
-            return [job.name for job in self._jobs if not is_over(found[job.name])]
+            return [job.name for job in self.jobs if not is_over(found[job.name])]
 
         return await self._insist(ask)
 
     async def clear(self) -> None:
         """Deletes all; the server is stopped when nothing of them is left in its home."""
-        for job in self._jobs:
+        for job in self.jobs:
 
             async def delete(client: Client, job: Job = job) -> None:
                 await client.delete(job.gvr, job.name, "default", DeleteOptions(propagation="Background"))
 
             await self._insist(delete)
+        await self._wait_until_gone(self.list_leftovers, "directories of Pods")
         async with asyncio.timeout(LIMIT):
-            while self.list_leftovers():
+            while await self._insist(self._list_objects):
                 await asyncio.sleep(0.1)
         assert self._server is not None
+        server = self._server.pid
+        await self._wait_until_gone(
+            lambda: [*(count_descriptors(server) - self._at_rest).items()], "descriptors of the server"
+        )
         self._server.send_signal(signal.SIGTERM)
         assert await self._server.wait() == 0, self.read_log()
+
+    async def _list_objects(self, client: Client) -> list[str]:
+        return [
+            f"{gvr.plural} {obj['metadata']['name']}"
+            for gvr in (PODS, JOBS, JOB_SETS, TRAIN_JOBS)
+            for obj in (await client.list(gvr, "default")).items
+        ]
 
     def list_leftovers(self) -> list[str]:
         """Files of Pods that no longer exist."""
@@ -223,26 +300,9 @@ class Chaos:
 
     async def abort(self) -> None:
         """After a failure: nothing of this run may go on running."""
-        if self._server is None or self._server.returncode is not None:
-            return
-        self._server.kill()
-        await self._server.wait()
+        if self._server is not None and self._server.returncode is None:
+            self._server.kill()
+            await self._server.wait()
         home, mark = os.fsencode(self.home), f"CHAOS_MARK={self.mark}".encode()
         for pid in find_processes(lambda words, environ: mark in environ or any(home in word for word in words)):
             kill_quietly(pid, signal.SIGKILL)
-
-
-def find_processes(wanted: Callable[[list[bytes], list[bytes]], bool]) -> list[int]:
-    """Asked with the words of the command line and of the environment."""
-    found = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-            environ = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if wanted(words, environ):
-            found.append(int(name))
-    return found

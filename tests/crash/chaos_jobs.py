@@ -2,6 +2,7 @@
 
 Every attempt of every container appends one line to the ledger, a directory of the machine: its id, which is
 `<pod uid>/<container>/<n>`. Two equal lines are a program that was run twice; a line too few is one that was lost.
+Some of the Pods start warm, in an environment whose torch is a stand-in that is imported in no time.
 """
 
 from __future__ import annotations
@@ -12,15 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.api.conditions import find_condition, list_conditions
+from trainmaster.api.labels import WARM
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, TRAIN_JOBS
 
 SEEN = "/chaos"
 RUNTIME = "chaos"
+COLD_IMAGE, WARM_IMAGE = "python:3.11", "chaos/torch:1"
 GRANDCHILD = "sleep 98765"
 _NOTE = f'echo "$TRAINMASTER_CONTAINER_ID" >> {SEEN}/$NAME'
 _COUNT = f"$(wc -l < {SEEN}/$NAME)"
 _DAEMON = "(setsid sleep 400 >/dev/null 2>&1 &)"
+_WARM_PROGRAM = f"""
+import os, subprocess, sys, time
+with open("{SEEN}/" + os.environ["NAME"], "a") as ledger:
+    ledger.write(os.getenv("TRAINMASTER_CONTAINER_ID") + "\\n")
+subprocess.Popen(["sleep", "400"], start_new_session=True)
+time.sleep(float(sys.argv[1]))
+sys.exit(int(sys.argv[2]))
+"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,7 @@ class Job:
     ledgers: dict[str, tuple[int, int]]
     """File name to how many attempts there must be, at least and at most."""
     victim: str = ""
-    """rank, shim, grandchild: what is to be killed once it runs."""
+    """What is to be killed: rank, shim, grandchild (once the program runs), or early shim (at any time)."""
 
 
 def build_volume(ledger: Path) -> Object:
@@ -44,7 +55,7 @@ def build_volume(ledger: Path) -> Object:
 def build_runtime(ledger: Path, mark: str) -> Object:
     container = {
         "name": "node",
-        "image": "python:3.11",
+        "image": COLD_IMAGE,
         "env": [{"name": "CHAOS_MARK", "value": mark}],
         "volumeMounts": [{"name": "ledger", "mountPath": SEEN}],
     }
@@ -61,7 +72,10 @@ def build_runtime(ledger: Path, mark: str) -> Object:
 
 
 def build_job(number: int, ledger: Path, mark: str) -> Job:
-    kinds = (_end_with_code, _restart_in_place, _train, _lose_a_rank_once, _fail_always, _be_a_victim)
+    kinds = (
+        *(_end_with_code, _restart_in_place, _train, _lose_a_rank_once, _fail_always),
+        *(_be_a_victim, _lose_a_shim_of_a_gang, _start_warm, _start_warm, _start_warm, _lose_a_shim_early),
+    )
     return kinds[number % len(kinds)](number, ledger, mark)
 
 
@@ -76,12 +90,12 @@ def _restart_in_place(number: int, ledger: Path, mark: str) -> Job:
     name = f"again-{number}"
     script = f"{_NOTE}; sleep 0.{number % 10}; [ {_COUNT} -ge 2 ] || exit 3"
     return _build_pod(
-        name, script, ledger, mark, judge=lambda pod: _check_end(pod, 0, 1), attempts=2, restartPolicy="OnFailure"
+        name, script, ledger, mark, judge=lambda pod: _check_end(pod, 0, 1), attempts=(2, 2), restartPolicy="OnFailure"
     )
 
 
 def _be_a_victim(number: int, ledger: Path, mark: str) -> Job:
-    victim = ("rank", "shim", "grandchild")[number // 6 % 3]
+    victim = ("rank", "shim", "grandchild")[number // 11 % 3]
     name = f"victim-{victim}-{number}"
     script = f"{GRANDCHILD} & {_NOTE}; wait $!; exit 5"
     wants = {
@@ -92,28 +106,54 @@ def _be_a_victim(number: int, ledger: Path, mark: str) -> Job:
     return _build_pod(name, script, ledger, mark, judge=wants[victim], victim=victim)
 
 
+def _start_warm(number: int, ledger: Path, mark: str) -> Job:
+    code = number * 5 % 256
+    # Long enough to keep the warm zygote, which ends with its last Pod if there is no server.
+    command = ["python", "-c", _WARM_PROGRAM, str(number % 10 / 2), str(code)]
+    return _build_pod(
+        f"warm-{number}", command, ledger, mark, judge=lambda pod: _check_end(pod, code, 0), image=WARM_IMAGE
+    )
+
+
+def _lose_a_shim_early(number: int, ledger: Path, mark: str) -> Job:
+    """Whether the shim dies before or after the program was begun, the program does not run twice."""
+    cold = ["/bin/sh", "-c", f"{_NOTE}; {_DAEMON}; sleep 1.5; exit 6"]
+    warm = ["python", "-c", _WARM_PROGRAM, "1.5", "6"]
+    image = WARM_IMAGE if number % 2 else COLD_IMAGE
+
+    def judge(pod: Object) -> None:
+        ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) in ((6, "Error"), (137, "ContainerStatusUnknown")), (name, ended)
+
+    name = f"early-{number}"
+    command = warm if image == WARM_IMAGE else cold
+    return _build_pod(name, command, ledger, mark, judge=judge, image=image, attempts=(0, 1), victim="early shim")
+
+
 def _build_pod(
     name: str,
-    script: str,
+    command: str | list[str],
     ledger: Path,
     mark: str,
     *,
     judge: Callable[[Object], None],
-    attempts: int = 1,
+    image: str = COLD_IMAGE,
+    attempts: tuple[int, int] = (1, 1),
     victim: str = "",
     **spec: Any,
 ) -> Job:
+    """`command`: a script of the shell, or words."""
     container = {
         "name": "main",
-        "image": "python:3.11",
-        "command": ["/bin/sh", "-c", script],
+        "image": image,
+        "command": ["/bin/sh", "-c", command] if isinstance(command, str) else command,
         "env": [{"name": "NAME", "value": name}, {"name": "CHAOS_MARK", "value": mark}],
         "volumeMounts": [{"name": "ledger", "mountPath": SEEN}],
     }
     full = {"restartPolicy": "Never", "containers": [container], "volumes": [build_volume(ledger)], **spec}
-    meta = {"name": name, "namespace": "default"}
+    meta = {"name": name, "namespace": "default", "annotations": {WARM: str(image == WARM_IMAGE).lower()}}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": full}
-    return Job(name, PODS, body, judge, {name: (attempts, attempts)}, victim)
+    return Job(name, PODS, body, judge, {name: attempts}, victim)
 
 
 def _check_end(pod: Object, code: int, restarts: int, reason: str = "") -> None:
@@ -138,7 +178,13 @@ def _fail_always(number: int, ledger: Path, mark: str) -> Job:
     return _build_trainjob(f"fail-{number}", script, "Failed", {"0": (0, 2), "1": (2, 2)})
 
 
-def _build_trainjob(name: str, script: str, want: str, attempts: dict[str, tuple[int, int]]) -> Job:
+def _lose_a_shim_of_a_gang(number: int, ledger: Path, mark: str) -> Job:
+    return _build_trainjob(
+        f"gang-{number}", "sleep 1.5; exit 0", "Complete", {"0": (1, 2), "1": (1, 2)}, victim="early shim"
+    )
+
+
+def _build_trainjob(name: str, script: str, want: str, attempts: dict[str, tuple[int, int]], victim: str = "") -> Job:
     def judge(trainjob: Object) -> None:
         found = find_condition(list_conditions(trainjob), want)
         assert found is not None and found["status"] == "True", (name, want, trainjob["status"])
@@ -150,7 +196,7 @@ def _build_trainjob(name: str, script: str, want: str, attempts: dict[str, tuple
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"runtimeRef": {"name": RUNTIME}, "trainer": {"numNodes": 2, "command": ["/bin/sh", "-c", first]}},
     }
-    return Job(name, TRAIN_JOBS, body, judge, {f"{name}-{rank}": count for rank, count in attempts.items()})
+    return Job(name, TRAIN_JOBS, body, judge, {f"{name}-{rank}": count for rank, count in attempts.items()}, victim)
 
 
 def is_over(obj: Object) -> bool:
