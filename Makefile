@@ -46,7 +46,7 @@ format: venv ## Format the code and sort imports
 	@$(RUN) -m ruff check --quiet --fix --select I .
 	@$(RUN) -m ruff format --quiet .
 
-bench: setup ## Benchmark against the real etcd and kube-apiserver; fails if a target is missed
+bench: setup ## Run all benches and write docs/performance.md (ARGS="startup cli": some, without the page; --resume, --anyway)
 	@$(RUN) tools/benchrun.py $(ARGS)
 
 dist: ## Build wheel, sdist and checksums of the current commit in dist/; the same commit gives the same bytes
