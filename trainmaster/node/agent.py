@@ -38,6 +38,7 @@ from trainmaster.node.images.contract import Errands
 from trainmaster.node.images.environments import Environments, InstallLimits
 from trainmaster.node.launch.launcher import Announce, Exceeded, Launcher, LaunchSettings
 from trainmaster.node.launch.sandboxes import name_tenant_group
+from trainmaster.node.logs.end_signal import EndSignal
 from trainmaster.node.logs.inotify import Inotify
 from trainmaster.node.logs.pod_logs import CriLogReader
 from trainmaster.node.machine import state as states
@@ -131,7 +132,7 @@ class NodeAgent:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeAgent]:
         inotify = Inotify()
-        self._logs = CriLogReader(self._settings.root, inotify, self._get_end_event, self._clock)
+        self._logs = CriLogReader(self._settings.root, inotify, self._get_end_signal, self._clock)
         try:
             async with self._supervisor, self._launcher.running(), Scope("node") as scope:
                 self._performer.attach(scope)
@@ -205,7 +206,7 @@ class NodeAgent:
         self._names.note(obj)
         self._queue.add(uid)
 
-    def _get_end_event(self, obj: Pod, container: str, attempt: int) -> asyncio.Event:
+    def _get_end_signal(self, obj: Pod, container: str, attempt: int) -> EndSignal:
         """The server may ask before this node has found its running Pods again, so an unknown Pod does not count as
         ended then."""
         uid = obj.uid
@@ -213,10 +214,10 @@ class NodeAgent:
         if pod is None and self._expected is not None:
             pod = self._expected.setdefault(uid, track(obj))
         if pod is None:
-            over = asyncio.Event()
+            over = EndSignal()
             over.set()
             return over
-        return pod.get_end_event(container, attempt)
+        return pod.get_end_signal(container, attempt)
 
     def _note(self, event: ShimEvent) -> None:
         """Called by the supervisor, possibly twice for the same event."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.node.logs.end_signal import EndSignal
 from trainmaster.node.machine.model import PodPlan, read_plan
 from trainmaster.node.machine.state import ContainerStage, PodState
 from trainmaster.node.network.addresses import get_gang
@@ -37,7 +38,7 @@ class TrackedPod:
     """Hooks and probes."""
     said: set[str] = field(default_factory=set)
     """Approximations that were reported in an event."""
-    ends: dict[tuple[str, int], asyncio.Event] = field(default_factory=dict)
+    ends: dict[tuple[str, int], EndSignal] = field(default_factory=dict)
     _pending: list[Change] = field(default_factory=list)
 
     @property
@@ -58,7 +59,7 @@ class TrackedPod:
             self.change(change)
         self._pending.clear()
         for container, attempt in tuple(self.ends):
-            self.get_end_event(container, attempt)
+            self.get_end_signal(container, attempt)
 
     def change(self, change: Change) -> None:
         if self.state is None:
@@ -66,24 +67,24 @@ class TrackedPod:
         else:
             self.state = change(self.state)
 
-    def get_end_event(self, container: str, attempt: int) -> asyncio.Event:
+    def get_end_signal(self, container: str, attempt: int) -> EndSignal:
         """Set when that attempt is over. Before the state is loaded, only a finished Pod counts as over."""
-        event = self.ends.setdefault((container, attempt), asyncio.Event())
+        signal = self.ends.setdefault((container, attempt), EndSignal())
         if self.state is None:
             is_ended = self.obj.is_over
         else:
             found = self.state.get(container)
             is_ended = found.attempt > attempt or found.stage is ContainerStage.ENDED
         if is_ended:
-            event.set()
-        return event
+            signal.set()
+        return signal
 
     def set_ended(self, container: str, attempt: int) -> None:
-        self.ends.setdefault((container, attempt), asyncio.Event()).set()
+        self.ends.setdefault((container, attempt), EndSignal()).set()
 
     def set_all_ended(self) -> None:
-        for event in self.ends.values():
-            event.set()
+        for signal in self.ends.values():
+            signal.set()
 
 
 def track(obj: Pod) -> TrackedPod:

@@ -37,14 +37,19 @@ class LogPieces:
         if self._files:
             os.lseek(self._files[0], offset, os.SEEK_SET)
 
-    def read(self, size: int) -> bytes:
-        """The next bytes; empty if everything has been read."""
+    def read(self, size: int) -> tuple[bytes, bool]:
+        """The next bytes, and whether there may be more: False if nothing was left, and what is written from now on
+        changes the directory."""
         while True:
-            rotated = len(self._files) > 1 or self._is_rotated()
             data = os.read(self._files[0], size)
-            if data or not rotated:
-                return data
-            # Checked before the last read found nothing more: the file was complete by then.
+            if len(data) == size:
+                return data, True
+            if len(self._files) == 1 and not self._is_rotated():
+                return data, False
+            # The file was rotated, so it is complete, but it may have grown since it was read.
+            data += os.read(self._files[0], size)
+            if data:
+                return data, True
             if len(self._files) == 1:
                 self._open_successor()
             os.close(self._files.pop(0))

@@ -19,6 +19,7 @@ from trainmaster.api.reading import read_fields
 from trainmaster.client.contract import LogOptions
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, parse_time
+from trainmaster.node.logs.end_signal import EndSignal
 from trainmaster.node.logs.entries import Renderer, format_stamp, get_tail
 from trainmaster.node.logs.files import LogPieces
 from trainmaster.node.logs.inotify import Inotify
@@ -27,7 +28,7 @@ from trainmaster.shim.protocol import Paths
 
 _PIECE = 1 << 18
 
-GetEndEvent = Callable[[Pod, str, int], asyncio.Event]
+GetEndSignal = Callable[[Pod, str, int], EndSignal]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,12 @@ class _Asked:
 
 
 class CriLogReader:
-    """`get_end_event(pod, container, attempt)` is set when that attempt is over and its log complete."""
+    """`get_end_signal(pod, container, attempt)` is set when that attempt is over and its log complete."""
 
-    def __init__(self, root: Path, inotify: Inotify, get_end_event: GetEndEvent, clock: Clock) -> None:
+    def __init__(self, root: Path, inotify: Inotify, get_end_signal: GetEndSignal, clock: Clock) -> None:
         self._root = root
         self._inotify = inotify
-        self._get_end_event = get_end_event
+        self._get_end_signal = get_end_signal
         self._clock = clock
 
     def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -60,7 +61,7 @@ class CriLogReader:
             timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
         )
         asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes)
-        return self._stream(asked, renderer, self._get_end_event(model, container, attempt))
+        return self._stream(asked, renderer, self._get_end_signal(model, container, attempt))
 
     def _read_since(self, options: LogOptions) -> bytes:
         if options.since_seconds is not None:
@@ -72,7 +73,7 @@ class CriLogReader:
         except ValueError as error:
             raise status.bad_request(f"sinceTime is not an RFC 3339 time: {error}") from None
 
-    async def _stream(self, asked: _Asked, renderer: Renderer, ended: asyncio.Event) -> AsyncIterator[bytes]:
+    async def _stream(self, asked: _Asked, renderer: Renderer, ended: EndSignal) -> AsyncIterator[bytes]:
         left = asked.limit
         pieces = self._read_pieces(asked, renderer, ended)
         async with aclosing(pieces):
@@ -85,28 +86,29 @@ class CriLogReader:
                 if left == 0:
                     return
 
-    async def _read_pieces(
-        self, asked: _Asked, renderer: Renderer, ended: asyncio.Event
-    ) -> AsyncGenerator[bytes, None]:
+    async def _read_pieces(self, asked: _Asked, renderer: Renderer, ended: EndSignal) -> AsyncGenerator[bytes, None]:
         carry = b""
-        with self._inotify.watch(asked.path.parent) as changed:
+        with self._inotify.watch(asked.path.parent) as changed, ended.waking(changed):
             log = LogPieces(asked.path)
             try:
                 if asked.tail is not None:
                     log.skip_to(*get_tail(log.files, asked.tail))
                 while True:
                     changed.clear()
-                    over = ended.is_set() or not asked.follow
-                    while data := log.read(_PIECE):
+                    over = ended.is_set or not asked.follow
+                    more = True
+                    while more:
+                        data, more = log.read(_PIECE)
                         entries, end, carry = (carry + data).rpartition(b"\n")
                         if end:
                             yield renderer.render(entries + end)
-                        # A large log is returned in pieces; yield in between.
-                        await asyncio.sleep(0)
+                        if more:
+                            # A large log is returned in pieces; give other tasks a turn in between.
+                            await asyncio.sleep(0)
                     if over:
                         yield renderer.finish()
                         return
-                    await wait_for_any(changed, ended)
+                    await changed.wait()
             finally:
                 log.close()
 
@@ -116,14 +118,6 @@ async def _stream_nothing() -> AsyncIterator[bytes]:
     pieces: tuple[bytes, ...] = ()
     for piece in pieces:
         yield piece
-
-
-async def wait_for_any(*events: asyncio.Event) -> None:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(event.wait()) for event in events]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
 
 
 def choose_attempt(pod: Pod, container: str, *, previous: bool) -> int:
