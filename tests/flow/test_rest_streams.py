@@ -19,7 +19,6 @@ from trainmaster.client.contract import PatchType
 from trainmaster.rest.models.streams import EndEvent, JobEvent, LogEvent, MarkEvent, StateEvent
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services import event_stream, log_stream
-from trainmaster.rest.sse import QUEUE
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -228,7 +227,7 @@ def test_a_slow_reader_holds_up_its_own_stream_only_and_little_memory(tmp_path: 
     async def scene(plant: RestPlant, ann: str) -> None:
         job = await create(plant, ann)
         pod, _ = await plant.find_pods("ann", job, 2)
-        many = [f"line {number}" for number in range(20 * QUEUE)]
+        many = [f"line {number}" for number in range(10_000)]
         plant.papers.print(pod, *many)
         url = f"/api/v1/jobs/{job}/logs/stream"
         async with plant.listen(url, token=ann, blocked=True) as slow, plant.listen(url, token=ann) as quick:

@@ -34,9 +34,8 @@ CHECK_SECONDS = 5.0
 """How soon a revoked token ends its streams."""
 STALLED_SECONDS = 60.0
 RETRY_MS = 1000
-QUEUE = 500
+_QUEUE = 4
 """The maximum number of items queued for a slow reader; then the source has to wait."""
-BATCH = 100
 
 T = TypeVar("T")
 
@@ -72,7 +71,7 @@ class EventStream(Response, Generic[T]):
         self._sending = False
         self._moved = 0.0
         """When a piece was last started or accepted."""
-        self._queue: asyncio.Queue[T | Problem | _Beat | None] = asyncio.Queue(QUEUE)
+        self._queue: asyncio.Queue[T | Problem | _Beat | None] = asyncio.Queue(_QUEUE)
 
     async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
@@ -159,7 +158,7 @@ class EventStream(Response, Generic[T]):
         while item is not None and not isinstance(item, Problem):
             if not isinstance(item, _Beat):
                 items.append(item)
-            if len(items) >= BATCH or self._queue.empty():
+            if self._queue.empty():
                 return self._encode(items) if items else b":\n\n", False
             item = self._queue.get_nowait()
         body = self._encode(items) if items else b""

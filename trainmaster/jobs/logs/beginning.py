@@ -128,11 +128,12 @@ async def _read_source(
         tail_lines=wanted.tail,
         uid=place.uid,
     )
-    lines = read_lines(client, namespace, place.pod, options, position)
+    batches = read_lines(client, namespace, place.pod, options, position)
     try:
-        async with aclosing(lines):
-            async for line in lines:
-                yield build(line)
+        async with aclosing(batches):
+            async for batch in batches:
+                for line in batch:
+                    yield build(position.advance(line))
     except NotFound:
         # The Pod was deleted in the meantime; its log may have been kept.
         for log in kept.list_logs("", {place.jobset}):

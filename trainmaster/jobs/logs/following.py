@@ -1,9 +1,9 @@
 """The second part of `jobs.logs.stream`: what a job prints from now on, until it has ended.
 
 Watches (of the job, its JobSet if it has one, and its Pods) maintain the state of the job. Each container of each Pod
-has a reader, which puts lines into one bounded queue. Readers of an attempt start only after those of earlier attempts
-have finished; if only the Pod of one rank was replaced, only the readers of that rank wait. Iterate and close it in the
-same task.
+has a reader, which puts batches of lines into one bounded queue. Readers of an attempt start only after those of
+earlier attempts have finished; if only the Pod of one rank was replaced, only the readers of that rank wait. Iterate
+and close it in the same task.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, LogOptions, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.jobs.kinds import find_place
+from trainmaster.jobs.logs.batches import BatchBuilder, gather_batches
 from trainmaster.jobs.logs.beginning import read_kept, read_leftovers
 from trainmaster.jobs.logs.contract import (
     ATTEMPT,
@@ -48,8 +49,8 @@ from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 
-_QUEUE = 2000
-"""The maximum number of lines queued for a slow consumer."""
+_QUEUE = 2
+"""The maximum number of batches queued for a slow consumer."""
 _RETRY = BackoffPolicy(first=0.1, cap=2.0)
 _STALE_SECONDS = 1.0
 """How long to wait for an update of the Pod, before retrying a log that ended although the container is running."""
@@ -57,19 +58,20 @@ _STALE_SECONDS = 1.0
 
 async def follow_lines(
     client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, positions: Positions
-) -> AsyncGenerator[Entry, None]:
+) -> AsyncGenerator[Sequence[Entry], None]:
+    """The entries in batches, those that arrive together in one."""
     follower = _Follower(client, clock, job, wanted, kept, positions)
     async with Scope("joblogs") as scope:
         follower.start(scope)
-        while (entry := await follower.queue.get()) is not None:
-            yield entry
+        while (batch := await follower.queue.get()) is not None:
+            yield batch
 
 
 class _Follower:
     def __init__(
         self, client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, positions: Positions
     ) -> None:
-        self.queue: asyncio.Queue[Entry | None] = asyncio.Queue(_QUEUE)
+        self.queue: asyncio.Queue[Sequence[Entry] | None] = asyncio.Queue(_QUEUE)
         self.client, self.clock = client, clock
         self.wanted, self.kept, self.positions = wanted, kept, positions
         self._job = job
@@ -240,12 +242,13 @@ class _Follower:
         """Sends marks about the state of the job and the server, each once."""
         attempt = self.positions.attempt or 0
         if self._troubled and not self._told_trouble:
-            await self.queue.put(LogMark(TROUBLE, attempt, "the server does not answer; asking again until it does"))
+            mark = LogMark(TROUBLE, attempt, "the server does not answer; asking again until it does")
+            await self.queue.put([mark])
         self._told_trouble = self._troubled
         waiting = self._job.waiting
         text = f"{waiting.get('reason', '')}: {waiting.get('message', '')}" if waiting else ""
         if text and text != self._told_waiting:
-            await self.queue.put(LogMark(WAITING, attempt, text))
+            await self.queue.put([LogMark(WAITING, attempt, text)])
         self._told_waiting = text
 
     async def mark(self, turn: tuple[int, int]) -> None:
@@ -262,7 +265,7 @@ class _Follower:
             self._marked, self.positions.attempt = turn, attempt
             if (before is None and attempt == 0) or (before == attempt and not again):
                 return
-            await self.queue.put(LogMark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}"))
+            await self.queue.put([LogMark(ATTEMPT, attempt, f"attempt {attempt}{self._explain(attempt)}")])
 
     def _explain(self, attempt: int) -> str:
         failure = self._job.failure
@@ -299,9 +302,9 @@ class _Follower:
 
     async def _put_leftovers(self, logs: Sequence[KeptLog]) -> None:
         entries = read_leftovers(logs, replace(self.wanted, tail=None), self.kept, self.positions)
-        async with aclosing(entries):
-            async for entry in entries:
-                await self.queue.put(entry)
+        async with aclosing(gather_batches(entries)) as batches:
+            async for batch in batches:
+                await self.queue.put(batch)
 
     # Called by readers
 
@@ -430,11 +433,13 @@ class _Reader:
             since_time=self._wanted.since_time,
             uid=self._place.uid,
         )
-        lines = read_lines(self._follower.client, self._follower.namespace, self._place.pod, options, self._position)
+        follower, position = self._follower, self._position
         try:
-            async with aclosing(lines):
-                async for line in lines:
-                    await self._put(line)
+            async with aclosing(
+                read_lines(follower.client, follower.namespace, self._place.pod, options, position)
+            ) as it:
+                async for lines in it:
+                    await self._put([self._build(position.advance(line)) for line in lines])
                     self._backoff.reset()
         except NotFound:
             return False
@@ -478,20 +483,25 @@ class _Reader:
             found = True
             if log.restart > self._position.restart:
                 self._position.enter(log.restart)
+            batch = BatchBuilder()
             for line in read_kept(self._follower.kept, log, self._wanted, self._position):
-                await self._put(line)
+                if full := batch.add(self._build(line)):
+                    await self._put(full)
+            await self._put(batch.take())
         if not found and not self._complete and not self._position.time and self._fresh:
             await self._say_gap("the Pod went before its log could be read")
 
-    async def _put(self, line: Stamped) -> None:
-        await self._follower.mark(self._attempt)
+    def _build(self, line: Stamped) -> Line:
         time, raw = line
         place, restart = self._place, self._position.restart
-        await self._follower.queue.put(
-            Line(place.round, place.job, place.index, self._container, time, raw, restart, place.id)
-        )
+        return Line(place.round, place.job, place.index, self._container, time, raw, restart, place.id)
+
+    async def _put(self, lines: Sequence[Entry]) -> None:
+        if lines:
+            await self._follower.mark(self._attempt)
+            await self._follower.queue.put(lines)
 
     async def _say_gap(self, why: str) -> None:
         await self._follower.mark(self._attempt)
         text = f"something is missing of {self._place.job} {self._place.index}: {why}"
-        await self._follower.queue.put(LogMark(GAP, self._place.round, text))
+        await self._follower.queue.put([LogMark(GAP, self._place.round, text)])

@@ -12,6 +12,10 @@ from dataclasses import dataclass, replace
 
 from trainmaster.client.contract import Client, LogOptions
 
+MAX_TEXT = 1 << 20
+"""A longer line is returned in parts of this size, each with the time of the line."""
+_LONG = MAX_TEXT + 64
+
 Stamped = tuple[str, bytes]
 """(RFC 3339 time, "" if unknown; text without its line break)"""
 
@@ -78,32 +82,71 @@ class Gate:
             return False
         return key == self._time
 
+    def select(self, lines: list[Stamped]) -> list[Stamped]:
+        if not self._time:
+            return lines
+        new = [line for line in lines if self.lets(line[0])]
+        if new and sort_key(new[-1][0]) > self._time:
+            self._time = ""  # everything from here on
+        return new
+
 
 async def read_lines(
     client: Client, namespace: str, pod: str, options: LogOptions, position: Position
-) -> AsyncGenerator[Stamped, None]:
-    """Starts at the position; raises StatusError or OSError when the connection breaks, after which it can be called
-    again."""
+) -> AsyncGenerator[list[Stamped], None]:
+    """The lines after the position, those that arrive together in one list; the caller advances the position. Raises
+    StatusError or OSError when the connection breaks, after which it can be called again."""
     if position.time:
         options = replace(options, since_time=position.time, since_seconds=None, tail_lines=None)
-    gate = Gate(position)
-    rest = b""
+    gate, splitter = Gate(position), LineSplitter()
     pieces = client.logs(pod, namespace, replace(options, timestamps=True))
     try:
         async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                time, text = split_line(line)
-                if gate.lets(time):
-                    yield position.advance((time, text))
+            if lines := gate.select(splitter.feed(piece)):
+                yield lines
     finally:
         # Close it immediately, not when it is garbage-collected.
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-    if rest:
-        time, text = split_line(rest)
-        if gate.lets(time):
-            yield position.advance((time, text))
+    if lines := gate.select(splitter.finish()):
+        yield lines
+
+
+class LineSplitter:
+    """Splits a log with timestamps into lines, whatever the pieces in which it arrives."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._time: str | None = None
+        """The time of a long line whose first part was returned; `_rest` is then without a timestamp."""
+
+    def feed(self, piece: bytes) -> list[Stamped]:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        found: list[Stamped] = []
+        for line in lines:
+            if self._time is None and len(line) <= MAX_TEXT:
+                found.append(split_line(line))
+            else:
+                found += self._cut(line)
+                self._time = None
+        if len(self._rest) > _LONG:
+            *parts, (self._time, self._rest) = self._cut(self._rest)
+            found += parts
+        return found
+
+    def finish(self) -> list[Stamped]:
+        """The last line, which has no line break."""
+        return self._cut(self._rest) if self._rest else []
+
+    def _cut(self, line: bytes) -> list[Stamped]:
+        time, text = split_line(line) if self._time is None else (self._time, line)
+        return [(time, part) for part in split_text(text)]
+
+
+def split_text(text: bytes) -> list[bytes]:
+    if len(text) <= MAX_TEXT:
+        return [text]
+    return [text[start : start + MAX_TEXT] for start in range(0, len(text), MAX_TEXT)]
 
 
 def split_line(line: bytes) -> Stamped:

@@ -17,11 +17,12 @@ Invariant: no line is returned twice, and none that is still available is left o
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
+from trainmaster.jobs.logs.batches import gather_batches
 from trainmaster.jobs.logs.beginning import RunSource, read_attempts, read_beginning
 from trainmaster.jobs.logs.contract import Entry, JobLogOptions, Kept, NothingKept, Positions, is_passing
 from trainmaster.jobs.lookups import get_training_job
@@ -35,18 +36,33 @@ async def watch_lines(
     reference: str,
     wanted: JobLogOptions = JobLogOptions(),  # noqa: B008 - frozen
     kept: Kept | None = None,
-    resume: Positions | None = None,
 ) -> AsyncGenerator[Entry, None]:
-    """Raises NotFound or AmbiguousName as `get_training_job`. `resume`: the positions of another stream; its lines are
-    not returned again."""
+    """Raises NotFound or AmbiguousName as `get_training_job`."""
+    batches = watch_batches(client, clock, namespace, reference, wanted, kept)
+    async with aclosing(batches):
+        async for batch in batches:
+            for entry in batch:
+                yield entry
+
+
+async def watch_batches(
+    client: Client,
+    clock: Clock,
+    namespace: str,
+    reference: str,
+    wanted: JobLogOptions,
+    kept: Kept | None = None,
+    resume: Positions | None = None,
+) -> AsyncGenerator[Sequence[Entry], None]:
+    """The same, with the entries that arrive together in one batch. `resume`: the positions of another stream; its
+    lines are not returned again."""
     job = await get_training_job(client, namespace, reference)
     kept = kept or NothingKept()
     positions = resume or Positions()
-    beginning = read_beginning(client, clock, job, wanted, kept, positions)
     try:
-        async with aclosing(beginning):
-            async for entry in beginning:
-                yield entry
+        async with aclosing(gather_batches(read_beginning(client, clock, job, wanted, kept, positions))) as beginning:
+            async for existing in beginning:
+                yield existing
     except (StatusError, OSError) as error:
         # Following returns the rest, from the position that was reached.
         if not wanted.follow or not is_passing(error):
@@ -56,10 +72,9 @@ async def watch_lines(
     # Imported here, because reading existing logs needs no tasks or watches.
     from trainmaster.jobs.logs.following import follow_lines  # noqa: PLC0415
 
-    following = follow_lines(client, clock, job, wanted, kept, positions)
-    async with aclosing(following):
-        async for entry in following:
-            yield entry
+    async with aclosing(follow_lines(client, clock, job, wanted, kept, positions)) as following:
+        async for batch in following:
+            yield batch
 
 
 async def watch_kept_lines(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 import zlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -19,9 +20,10 @@ import orjson
 from trainmaster.api.status import NotFound
 from trainmaster.client.contract import Client
 from trainmaster.history.record import JobRecord
+from trainmaster.jobs.logs.batches import gather_batches
 from trainmaster.jobs.logs.contract import ATTEMPT, Entry, JobLogOptions, Kept, Line, LogMark, Positions
 from trainmaster.jobs.logs.lines import Position
-from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
+from trainmaster.jobs.logs.stream import watch_batches, watch_kept_lines
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
@@ -47,6 +49,8 @@ class StreamEnd:
 
 
 Item = Entry | StreamEnd
+Batch = Sequence[Item]
+"""Items that arrive together."""
 
 
 @dataclass(slots=True)
@@ -125,12 +129,12 @@ def check_job(uid: str, cursor: LogCursor) -> None:
 
 async def watch_job(
     client: Client, clock: Clock, job: TrainingJob, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
-) -> AsyncGenerator[Item, None]:
-    lines = watch_lines(client, clock, job.namespace, job.reference, wanted, kept, cursor.to_positions())
-    async with aclosing(lines):
-        async for entry in lines:
-            yield entry
-    yield StreamEnd(await _find_end(client, job))
+) -> AsyncGenerator[Batch, None]:
+    batches = watch_batches(client, clock, job.namespace, job.reference, wanted, kept, cursor.to_positions())
+    async with aclosing(batches):
+        async for batch in batches:
+            yield batch
+    yield [StreamEnd(await _find_end(client, job))]
 
 
 async def _find_end(client: Client, job: TrainingJob) -> str:
@@ -143,12 +147,12 @@ async def _find_end(client: Client, job: TrainingJob) -> str:
 
 async def watch_record(
     record: JobRecord, wanted: JobLogOptions, kept: Kept, cursor: LogCursor
-) -> AsyncGenerator[Item, None]:
-    lines = watch_kept_lines(record.uid, wanted, kept, cursor.to_positions())
-    async with aclosing(lines):
-        async for entry in lines:
-            yield entry
-    yield StreamEnd(record.state)
+) -> AsyncGenerator[Batch, None]:
+    batches = gather_batches(watch_kept_lines(record.uid, wanted, kept, cursor.to_positions()))
+    async with aclosing(batches):
+        async for batch in batches:
+            yield batch
+    yield [StreamEnd(record.state)]
 
 
 class LogEncoder:
@@ -157,10 +161,10 @@ class LogEncoder:
     def __init__(self, cursor: LogCursor) -> None:
         self._cursor = cursor
 
-    def __call__(self, items: Sequence[Item]) -> bytes:
+    def __call__(self, batches: Sequence[Batch]) -> bytes:
         events: list[bytes] = []
         lines: list[Line] = []
-        for item in items:
+        for item in itertools.chain.from_iterable(batches):
             if isinstance(item, Line):
                 lines.append(item)
                 if len(lines) < _LINES:
