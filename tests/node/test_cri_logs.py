@@ -16,6 +16,7 @@ from trainmaster.api.v1jobs.frameworks import JOB_NAME
 from trainmaster.api.v1jobs.waits import build_wait
 from trainmaster.client.contract import LogOptions
 from trainmaster.kit.clock import SystemClock, format_time
+from trainmaster.node.logs.end_signal import EndSignal
 from trainmaster.node.logs.inotify import Inotify
 from trainmaster.node.logs.pod_logs import CriLogReader
 from trainmaster.shim.log_sink import STDERR, STDOUT, LogSink
@@ -27,7 +28,7 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.inotify = Inotify()
-        self.ended = asyncio.Event()
+        self.ended = EndSignal()
         self.reader = CriLogReader(root, self.inotify, lambda pod, container, attempt: self.ended, SystemClock())
         self.sinks: dict[int, LogSink] = {}
 
@@ -165,8 +166,13 @@ def test_a_follower_that_is_too_slow_goes_on_with_the_oldest_that_is_kept(tmp_pa
         for number in range(1, 400):
             bench.write(f"{number}\n")
         bench.ended.set()
-        numbers = [int(line) for line in (first + b"".join([piece async for piece in pieces])).split()]
+        lines = (first + b"".join([piece async for piece in pieces])).splitlines()
+        (gap,) = (line for line in lines if not line.isdigit())
+        numbers = [int(line) for line in lines if line.isdigit()]
         assert numbers == sorted(set(numbers)), "in order, nothing twice"
         assert numbers[0] == 0 and numbers[-10:] == list(range(390, 400))
+        missing = sum(len(f"{number}\n") for number in range(400) if number not in numbers)
+        assert gap == b"trainmaster: %d bytes of output were dropped by rotation" % missing
+        assert lines.index(gap) == numbers.index(next(n for n in numbers if n - 1 not in numbers and n))
 
     run(tmp_path, test)

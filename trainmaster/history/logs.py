@@ -14,9 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmaster.jobs.logs.lines import MAX_TEXT, Stamped, split_text
 from trainmaster.jobs.models.ranks import PodPlace, parse_place
+from trainmaster.shim.log_sink import MAX_LINE, SEAMS, SeamReader
 
 FOLDER = "logs"
+_MAX_PARTS = MAX_TEXT // MAX_LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +108,30 @@ def remove(archive: Path, jobsets: list[str]) -> None:
         shutil.rmtree(archive / FOLDER / jobset, ignore_errors=True)
 
 
-def read_lines(log: ArchivedLog) -> Iterator[tuple[str, str, bytes]]:
-    """(time, stdout or stderr, text without its line break); partial lines are joined."""
-    held: dict[str, list[bytes]] = {}
+def read_lines(log: ArchivedLog) -> Iterator[Stamped]:
+    """Partial lines are joined, up to `MAX_TEXT`; a line says what rotation has dropped."""
+    held: dict[bytes, tuple[str, list[bytes]]] = {}
+    seams = SeamReader()
+    for raw in _read_entries(log):
+        moment, stream, flag, text = (*raw.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]
+        if stream in SEAMS:
+            if gap := seams.describe_gap(raw):
+                yield moment.decode(errors="replace"), gap
+            continue
+        time, parts = held.pop(stream, (moment.decode(errors="replace"), list[bytes]()))
+        if len(parts) == _MAX_PARTS:
+            yield time, b"".join(parts)
+            parts = []
+        parts.append(text)
+        if flag == b"P":
+            held[stream] = (time, parts)
+        else:
+            yield from ((time, part) for part in split_text(b"".join(parts)))
+    for time, parts in held.values():
+        yield time, b"".join(parts)
+
+
+def _read_entries(log: ArchivedLog) -> Iterator[bytes]:
     for piece in log.pieces:
         with piece.open("rb") as file:
-            for raw in file:
-                moment, stream, flag, text = (*raw.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]
-                parts = held.setdefault(stream.decode(errors="replace"), [])
-                parts.append(text)
-                if flag != b"P":
-                    yield moment.decode(errors="replace"), stream.decode(errors="replace"), b"".join(parts)
-                    parts.clear()
-    for name, parts in held.items():
-        if parts:
-            yield "", name, b"".join(parts)
+            yield from file

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE
+from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE, SEAMS, STREAM_FIELD
 from trainmaster.shim.output.cause import shorten_output
 from trainmaster.shim.protocol import ContainerSpec, Exited, Paths
 
@@ -42,9 +42,12 @@ def read_message(paths: Paths, spec: ContainerSpec, *, failed: bool) -> str:
 def read_log_end(path: str) -> str:
     """The part of a CRI log that shows why the program failed, without the headers of its entries."""
     content = _read_end(path, _WINDOW)
+    if len(content) < _WINDOW:  # perhaps rotated a moment ago
+        content = _read_end(f"{path}.1", _WINDOW - len(content)) + content
     entries = content.split(b"\n")[:-1]
     if len(content) == _WINDOW:
         entries = entries[1:]  # the first one is incomplete
+    entries = [entry for entry in entries if entry[STREAM_FIELD] not in SEAMS]
     text = b"".join(entry[HEAD_BYTES:] + (b"" if entry[_TAG] == ord("P") else b"\n") for entry in entries)
     last = _decode(b"".join(text.splitlines(keepends=True)[-MAX_LOG_LINES:])[-MAX_LOG_BYTES:])
     return shorten_output(_decode(text), last, MAX_LOG_LINES, MAX_LOG_BYTES)

@@ -5,10 +5,14 @@ headers have the same length, so readers can slice instead of parsing. A line lo
 several entries, all but the last marked P; an incomplete line waits until it is complete, too long, or the container
 exits. When the disk is full, output is dropped and counted, and the log says so once there is room again; the program
 is not blocked.
+
+A rotated file ends, and the file after it begins, with a seam: an entry `<time> <closed|opened> P <count>`, where count
+is the number of bytes of output before it. Readers compare the seams to find out what rotation has dropped.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -17,6 +21,10 @@ from trainmaster.shim.loop import get_wall_ns
 MAX_LINE = 16384
 STDOUT = b"stdout"
 STDERR = b"stderr"
+OPENED = b"opened"
+CLOSED = b"closed"
+SEAMS = (OPENED, CLOSED)
+STREAM_FIELD = slice(31, 37)
 HEAD_BYTES = 40
 """Length of everything before the text: 30 for the timestamp, then the stream and the tag, each followed by a space."""
 
@@ -30,11 +38,16 @@ class LogSink:
         self._second = -1
         self._prefix = b""
         self._dropped = 0
+        self._received = 0
+        """Bytes of output, since the container was started."""
+        self._opening = b""
+        """The seam at the beginning of a new file, until it is written."""
         self._fd = -1
         self._size = 0
         self._open()
 
     def feed(self, stream: bytes, data: bytes) -> None:
+        self._received += len(data)
         stamp = self._make_stamp() + b" " + stream
         self._write(build_entries(self._pending, stream, data, stamp))
 
@@ -71,8 +84,8 @@ class LogSink:
             text = b"trainmaster: %d bytes of output were lost because the disk was full\n" % self._dropped
             content = self._make_stamp() + b" stderr F " + text + content
         try:
-            self._append(content)
-            self._dropped = 0
+            self._append(self._opening + content)
+            self._dropped, self._opening = 0, b""
         except OSError:
             self._dropped += len(content)
             return
@@ -94,22 +107,43 @@ class LogSink:
         self._size += done
 
     def _rotate(self) -> None:
-        """Entries are written whole, so every file begins with a header."""
-        if self._keep < 1:
-            os.ftruncate(self._fd, 0)
-            self._size = 0
-            return
-        try:
-            for number in range(self._keep - 1, 0, -1):
-                if os.path.exists(f"{self._path}.{number}"):
-                    os.rename(f"{self._path}.{number}", f"{self._path}.{number + 1}")
-            os.rename(self._path, f"{self._path}.1")
+        """Entries are written whole, so every file begins with a header. A failure is retried at the next write; until
+        then the file exceeds its limit, which is harmless."""
+        before = self._received - sum(map(len, self._pending.values()))
+        closed, opened = (b"%s %s P %d\n" % (self._make_stamp(), word, before) for word in (CLOSED, OPENED))
+        with contextlib.suppress(OSError):
+            if self._keep < 1:
+                os.ftruncate(self._fd, 0)
+                self._size, self._opening = 0, opened
+                return
+            self._append(closed)
+            self._rename_files()
+            self._opening = opened
             os.close(self._fd)
             self._fd = -1
             self._open()
-        except OSError:
-            # Retried at the next write; until then the file exceeds its limit, which is harmless.
-            return
+
+    def _rename_files(self) -> None:
+        for number in range(self._keep - 1, 0, -1):
+            if os.path.exists(f"{self._path}.{number}"):
+                os.rename(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+        os.rename(self._path, f"{self._path}.1")
+
+
+class SeamReader:
+    """Finds what rotation has dropped of a log that is read from its beginning."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def describe_gap(self, entry: bytes) -> bytes:
+        """A sentence about the output that is missing before this seam; b"" if nothing is."""
+        before, self._count = self._count, int(entry[HEAD_BYTES:])
+        missing = self._count - before
+        if entry[STREAM_FIELD] == CLOSED or missing <= 0:
+            return b""
+        first = b"the first " if before == 0 else b""
+        return b"trainmaster: %s%d bytes of output were dropped by rotation" % (first, missing)
 
 
 def build_entries(pending: dict[bytes, bytes], stream: bytes, data: bytes, stamp: bytes) -> bytes:

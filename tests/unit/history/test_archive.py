@@ -11,7 +11,9 @@ from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.history.record import DELETED, JobRecord, RecordedDeletion, RecordSources, build_record, merge
 from trainmaster.jobs.kinds import find_place
+from trainmaster.jobs.logs.lines import MAX_TEXT
 from trainmaster.jobs.models.ranks import PodPlace, parse_place
+from trainmaster.shim.log_sink import STDOUT, LogSink
 
 pytestmark = pytest.mark.unit
 
@@ -164,6 +166,25 @@ def test_logs_are_kept_without_copying_and_survive_the_pod_directory(tmp_path: P
         file_.unlink()
     (log,) = logs.list_logs(tmp_path / "archive", ["js", "unknown"])
     assert (log.place, log.container, log.restart) == (PLACE, "node", 0)
-    assert [text for _, _, text in logs.read_lines(log)] == [b"one", b"two", b"three"]
+    assert [text for _, text in logs.read_lines(log)] == [b"one", b"two", b"three"]
     logs.remove(tmp_path / "archive", ["js"])
     assert logs.list_logs(tmp_path / "archive", ["js"]) == []
+
+
+def test_a_kept_log_says_what_rotation_dropped_and_returns_a_long_line_in_parts(tmp_path: Path) -> None:
+    folder = tmp_path / "pod" / "logs" / "node"
+    folder.mkdir(parents=True)
+    sink = LogSink(str(folder / "0.log"), 3 << 20, 1)
+    sink.feed(STDOUT, b"lost\n")
+    for _ in range(6):
+        sink.feed(STDOUT, b"x" * (1 << 20))
+    sink.feed(STDOUT, b"end\nlast\n")
+    sink.close()
+    logs.keep(tmp_path / "archive", str(PLACE), tmp_path / "pod")
+    (log,) = logs.list_logs(tmp_path / "archive", ["js"])
+    (_, gap), *long, (_, last) = logs.read_lines(log)
+    dropped = int(gap.removeprefix(b"trainmaster: the first ").split()[0])
+    assert dropped + sum(len(text) for _, text in long) == len(b"lost\n") + (6 << 20) + len(b"end")
+    assert last == b"last"
+    assert {len(text) for _, text in long[:-1]} == {MAX_TEXT} and long[-1][1] == b"end"
+    assert len({time for time, _ in long}) == 1, "all parts have the time of their line"

@@ -78,7 +78,7 @@ def test_logs_are_copied_once_with_the_attempt_before(tmp_path: Path) -> None:
 
     asyncio.run(main())
     logs = list_logs(tmp_path, ["js"])
-    assert [[text for _, _, text in read_lines(log)] for log in logs] == [[b"first try"], [b"a b", b"c"]]
+    assert [[text for _, text in read_lines(log)] for log in logs] == [[b"first try"], [b"a b", b"c"]]
 
 
 def test_a_log_that_the_cluster_refuses_is_a_gap_and_one_that_is_unreachable_an_error(tmp_path: Path) -> None:

@@ -10,7 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE, STDERR, STDOUT, LogSink, build_entries
+from trainmaster.shim.exits import read_log_end
+from trainmaster.shim.log_sink import (
+    CLOSED,
+    HEAD_BYTES,
+    MAX_LINE,
+    OPENED,
+    SEAMS,
+    STDERR,
+    STDOUT,
+    STREAM_FIELD,
+    LogSink,
+    SeamReader,
+    build_entries,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -88,9 +101,40 @@ def test_a_log_is_rotated_at_its_limit_and_only_so_many_pieces_are_kept(tmp_path
     names = sorted(entry.name for entry in tmp_path.iterdir())
     assert names == ["0.log", "0.log.1", "0.log.2"]
     content = b"".join((tmp_path / name).read_bytes() for name in reversed(names))
-    numbers = [int(line.split()[-1]) for line in content.splitlines()]
+    numbers = [int(line.split()[-1]) for line in content.splitlines() if line[STREAM_FIELD] == STDOUT]
     assert numbers == list(range(numbers[0], 100)), "the newest lines, without a gap"
-    assert all((tmp_path / name).stat().st_size < 1100 for name in names)
+    assert all((tmp_path / name).stat().st_size < 1200 for name in names)
+
+
+def test_the_files_of_a_rotated_log_say_how_much_output_is_before_them(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    sink = LogSink(str(path), 1000, 2)
+    for number in range(100):
+        sink.feed(STDOUT, b"line %04d\nincomplete" % number)
+        sink.feed(STDERR, b"\n")
+    sink.close()
+    oldest, middle, newest = (path.with_name(name).read_bytes() for name in ("0.log.2", "0.log.1", "0.log"))
+    seams = [line for line in (oldest + middle + newest).splitlines() if line[STREAM_FIELD] in SEAMS]
+    assert [line[STREAM_FIELD] for line in seams] == [OPENED, CLOSED, OPENED, CLOSED, OPENED]
+    counts = [int(line[HEAD_BYTES:]) for line in seams]
+    assert counts[1] == counts[2] and counts[3] == counts[4], "files follow one another"
+    for begin, end, content in ((counts[0], counts[1], oldest), (counts[2], counts[3], middle)):
+        lines = [line for line in content.splitlines(keepends=True) if line[STREAM_FIELD] not in SEAMS]
+        assert sum(len(line) - HEAD_BYTES for line in lines) == end - begin
+    reader = SeamReader()
+    first = b"trainmaster: the first %d bytes of output were dropped by rotation" % counts[0]
+    assert [reader.describe_gap(line) for line in seams] == [first, b"", b"", b"", b""]
+
+
+def test_the_end_of_a_failed_program_is_found_across_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    sink = LogSink(str(path), 150, 1)
+    for line in (b"x" * 200, b"File x.py", b"Error: no such file"):
+        sink.feed(STDERR, line + b"\n")
+        text = read_log_end(str(path))
+    sink.close()
+    assert b" opened P " in path.with_name("0.log.1").read_bytes() and not path.read_bytes()
+    assert text == "File x.py\nError: no such file\n"
 
 
 def test_on_a_full_disk_output_is_dropped_and_said_once_there_is_room(

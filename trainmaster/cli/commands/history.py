@@ -167,7 +167,7 @@ def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive
     lone = len({(log.place.attempt, log.place.id, log.container) for log in chosen}) == 1
     for log in chosen:
         prefix = b"" if lone else f"[{rendering.name_log(log)}] ".encode()
-        for moment, _, text in read_lines(log):
+        for moment, text in read_lines(log):
             head = f"{moment} ".encode() if options.timestamps else b""
             context.write(prefix + head + text + b"\n")
     return exits.OK

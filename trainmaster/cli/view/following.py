@@ -67,8 +67,7 @@ class FreshLogs:
         from trainmaster.history import logs
 
         assert isinstance(log, logs.ArchivedLog), "one of list_logs"
-        for time, _, text in logs.read_lines(log):
-            yield time, text
+        return logs.read_lines(log)
 
 
 def _find_kept(home: Home | None, *, fresh: bool) -> Kept | None:

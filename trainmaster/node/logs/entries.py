@@ -2,7 +2,8 @@
 
 The shim writes headers of fixed length in UTC, so timestamps are compared as text and headers are sliced, not parsed.
 `Renderer` takes whole entries in any portions and returns what the client sees; it keeps parts of long lines until they
-are complete, per stream, and returns anything longer than `MAX_HELD` in pieces.
+are complete, per stream, and returns anything longer than `MAX_HELD` in pieces. Where rotation has dropped output, it
+returns a line that says how much.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from trainmaster.shim.log_sink import HEAD_BYTES
+from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE, OPENED, SEAMS, STREAM_FIELD, SeamReader
 
 MAX_HELD = 1 << 20
+_MAX_PARTS = MAX_HELD // MAX_LINE
 _STAMP = 30
-_STREAM = slice(31, 37)
 _TAG = HEAD_BYTES - 2
 _PART = ord("P")
 _BLOCK = 1 << 16
@@ -31,10 +32,14 @@ class Renderer:
         self._timestamps = timestamps
         self._since = since
         self._stream = stream
-        self._held: dict[bytes, bytes] = {}
+        self._held: dict[bytes, list[bytes]] = {}
+        """By stream, the parts of an incomplete line that were not returned yet."""
+        self._seams = SeamReader()
 
     def render(self, entries: bytes) -> bytes:
         """`entries` must end with a newline."""
+        if entries[:_STAMP] >= self._since:
+            self._since = b""  # everything from here on
         if self._held or self._since or self._stream or b" P " in entries:
             return b"".join([self._render_one(entry) for entry in entries.split(b"\n")[:-1]])
         lines = entries.split(b"\n")
@@ -45,27 +50,37 @@ class Renderer:
 
     def finish(self) -> bytes:
         """The rest of incomplete lines."""
-        kept = b"".join(self._held.values())
+        kept = b"".join([part for parts in self._held.values() for part in parts])
         self._held.clear()
         return kept
 
     def _render_one(self, entry: bytes) -> bytes:
-        stream = entry[_STREAM]
+        stream = entry[STREAM_FIELD]
+        if stream in SEAMS:
+            return self._render_seam(entry)
         if self._stream and stream != self._stream:
             return b""
-        begun = self._held.pop(stream, None)
-        if begun is None:
+        parts = self._held.pop(stream, None)
+        if parts is None:
             if entry[:_STAMP] < self._since:
                 return b""
-            begun = entry[: _STAMP + 1] if self._timestamps else b""
-        text = begun + entry[HEAD_BYTES:]
+            parts = [entry[: _STAMP + 1]] if self._timestamps else []
+        parts.append(entry[HEAD_BYTES:])
         if entry[_TAG] != _PART:
-            return text + b"\n"
-        if len(text) > MAX_HELD:
-            self._held[stream] = b""
-            return text
-        self._held[stream] = text
-        return b""
+            return b"".join(parts) + b"\n"
+        self._held[stream] = parts
+        if len(parts) < _MAX_PARTS:
+            return b""
+        self._held[stream] = []
+        return b"".join(parts)
+
+    def _render_seam(self, entry: bytes) -> bytes:
+        gap = self._seams.describe_gap(entry)
+        if not gap or entry[:_STAMP] < self._since:
+            return b""
+        begun = b"".join([b"".join(parts) + b"\n" for parts in self._held.values()])
+        self._held.clear()
+        return begun + (entry[: _STAMP + 1] if self._timestamps else b"") + gap + b"\n"
 
 
 def get_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
@@ -77,12 +92,15 @@ def get_tail(files: Sequence[int], lines: int) -> tuple[int, int]:
             start, entries = _read_back(files[index], end)
             position = end
             for entry in reversed(entries):
+                is_seam = entry[STREAM_FIELD] in SEAMS
+                if wanted == 0 and index == 0 and entry[STREAM_FIELD] == OPENED:
+                    return index, position
                 # A partial entry at the end is an incomplete line, which counts as one.
-                if newest or entry[_TAG : _TAG + 1] != b"P":
+                if not is_seam and (newest or entry[_TAG : _TAG + 1] != b"P"):
                     if wanted == 0:
                         return index, position
                     wanted -= 1
-                newest = False
+                newest = newest and is_seam
                 position -= len(entry) + 1
             end = start
     return 0, 0

@@ -24,7 +24,7 @@ from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.job_views import ON_HOLD
-from trainmaster.rest.services.records import TAIL_BYTES, RecordSource, keep_end
+from trainmaster.rest.services.records import LogEnd, RecordSource
 
 State = Literal["Running", "Complete", "Failed"]
 RUNNING: State = "Running"
@@ -205,22 +205,16 @@ async def _read_live(
     for pod in await _list_workers(client, job, worker):
         if not _has_started(pod):
             continue
-        pieces: list[bytes] = []
-        size, truncated = 0, False
+        end = LogEnd()
         options = LogOptions(container=NODE_JOB if job.has_jobset else "", tail_lines=tail_lines)
         try:
             async for piece in client.logs(pod.name, job.namespace, options):
-                pieces.append(piece)
-                size += len(piece)
-                if size > 2 * TAIL_BYTES:
-                    end, cut = keep_end(pieces)
-                    pieces, size, truncated = [end], len(end), truncated or cut
+                end.add(piece)
         except StatusError as error:
             if error.code in (400, 404):
                 continue
             raise
-        end, cut = keep_end(pieces)
-        return end, truncated or cut
+        return end.read()
     return None
 
 

@@ -88,13 +88,36 @@ class ArchivedRecords:
         if not kept:
             return None
         last = max(kept, key=lambda log: (log.place.attempt, log.restart))
-        return keep_end([text + b"\n" for _, _, text in logs.read_lines(last)])
+        end = LogEnd()
+        for _, text in logs.read_lines(last):
+            end.add(text + b"\n")
+        return end.read()
 
 
-def keep_end(pieces: list[bytes], limit: int = TAIL_BYTES) -> tuple[bytes, bool]:
-    """The last bytes, starting at a line, and whether something is missing."""
-    whole = b"".join(pieces)
-    if len(whole) <= limit:
-        return whole, False
-    end = whole[-limit:]
-    return end[end.find(b"\n") + 1 :], True
+class LogEnd:
+    """Keeps the last bytes of a log."""
+
+    def __init__(self, limit: int = TAIL_BYTES) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._truncated = False
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > 2 * self._limit:
+            self._cut()
+
+    def read(self) -> tuple[bytes, bool]:
+        """The last bytes, starting at a line, and whether something is missing."""
+        self._cut()
+        return self._pieces[0], self._truncated
+
+    def _cut(self) -> None:
+        whole = b"".join(self._pieces)
+        if len(whole) > self._limit:
+            whole = whole[-self._limit :]
+            whole = whole[whole.find(b"\n") + 1 :]
+            self._truncated = True
+        self._pieces, self._size = [whole], len(whole)

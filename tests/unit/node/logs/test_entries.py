@@ -103,6 +103,55 @@ def test_a_line_in_parts_is_one_line_of_the_tail(tmp_path: Path) -> None:
     assert read_tail(tmp_path, [unfinished], 2) == b"first\nhalf"
 
 
+def make_seam(second: int, word: str, count: int) -> bytes:
+    return make_entry(second, str(count), "P", word)
+
+
+ROTATED = [
+    make_seam(10, "opened", 500) + make_entry(11, "one") + make_seam(12, "closed", 504),
+    make_seam(12, "opened", 504) + make_entry(13, "two") + make_entry(14, "three"),
+]
+DROPPED = b"trainmaster: the first 500 bytes of output were dropped by rotation\n"
+
+
+def test_what_rotation_dropped_is_said_once_at_the_beginning() -> None:
+    assert Renderer().render(b"".join(ROTATED)) == DROPPED + b"one\ntwo\nthree\n"
+    stamped = Renderer(timestamps=True).render(b"".join(ROTATED)).split(b"\n")
+    assert stamped[0] == b"2026-11-15T12:00:10.000000000Z " + DROPPED[:-1]
+
+
+@pytest.mark.parametrize(
+    ("second", "want"),
+    [
+        pytest.param(9, DROPPED + b"one\ntwo\nthree\n", id="some of it may be newer"),
+        pytest.param(11, b"one\ntwo\nthree\n", id="all of it is older"),
+    ],
+)
+def test_what_rotation_dropped_is_said_only_if_it_was_asked_for(second: int, want: bytes) -> None:
+    since = format_stamp(datetime(2026, 11, 15, 12, 0, second, tzinfo=UTC))
+    assert Renderer(since=since).render(b"".join(ROTATED)) == want
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        pytest.param(1, b"three\n", id="within a file"),
+        pytest.param(2, b"two\nthree\n", id="a whole file"),
+        pytest.param(3, b"one\ntwo\nthree\n", id="all lines"),
+        pytest.param(4, DROPPED + b"one\ntwo\nthree\n", id="more than there are"),
+    ],
+)
+def test_the_tail_of_a_rotated_log(tmp_path: Path, lines: int, want: bytes) -> None:
+    assert read_tail(tmp_path, ROTATED, lines) == want
+
+
+def test_a_reader_that_missed_files_is_told_how_much_also_in_the_middle_of_a_line() -> None:
+    seen = make_entry(0, "one") + make_entry(1, "beg", "P") + make_seam(2, "closed", 7)
+    later = make_seam(5, "opened", 107) + make_entry(6, "later")
+    gap = b"trainmaster: 100 bytes of output were dropped by rotation\n"
+    assert Renderer().render(seen + later) == b"one\nbeg\n" + gap + b"later\n"
+
+
 def read_tail(tmp_path: Path, pieces: list[bytes], lines: int) -> bytes:
     files = []
     for number, piece in enumerate(pieces):

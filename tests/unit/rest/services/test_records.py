@@ -10,7 +10,7 @@ import pytest
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.rest.services.job_reader import describe_record
-from trainmaster.rest.services.records import ArchivedRecords, NoRecords, keep_end
+from trainmaster.rest.services.records import ArchivedRecords, LogEnd, NoRecords
 
 pytestmark = pytest.mark.unit
 
@@ -71,6 +71,16 @@ def test_no_archive_has_no_records(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def read_end(pieces: list[bytes], limit: int) -> tuple[bytes, bool]:
+    end = LogEnd(limit)
+    for piece in pieces:
+        end.add(piece)
+    return end.read()
+
+
 def test_the_end_of_a_long_log_begins_with_a_whole_line() -> None:
-    assert keep_end([b"one\n", b"two\n"], 100) == (b"one\ntwo\n", False)
-    assert keep_end([b"one\n", b"two\n", b"three\n"], 8) == (b"three\n", True)
+    assert read_end([b"one\n", b"two\n"], 100) == (b"one\ntwo\n", False)
+    assert read_end([b"one\n", b"two\n", b"three\n"], 8) == (b"three\n", True)
+    assert read_end([b"%d\n" % number for number in range(1000)], 8) == (b"999\n", True)
+    assert read_end([b"x" * 7] * 9 + [b"y"], 8) == (b"x" * 7 + b"y", True)
+    assert read_end([], 8) == (b"", False)
