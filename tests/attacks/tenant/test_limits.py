@@ -254,9 +254,8 @@ def test_use_is_shown_against_every_limit(empty: Caller) -> None:
         code, me = empty.rest.call("GET", "/api/v1/me")
         assert code == 200
         used = {entry["resource"]: (entry["used"], entry["allowed"]) for entry in me["quota"]}
-        if used["configmaps"] == ("2", "20"):
+        if used["configmaps"] == ("2", "20") and int(used["trainmaster.dev/object-bytes"][0]) > 100_000:
             break
         assert time.monotonic() < deadline, used
         time.sleep(0.1)
-    assert int(used["trainmaster.dev/object-bytes"][0]) > 100_000
     assert {"pods", "secrets", "count/events", "trainmaster.dev/pids"} <= set(used)
