@@ -28,8 +28,10 @@ class TenantPackages(Plugin):
         return kind.namespaced and is_workload and operation is not DELETE
 
     def validate(self, attributes: Attributes) -> None:
+        if not belongs_to_tenant(self._state, attributes.namespace):
+            return
         problems = _list_problems(attributes.kind, attributes.new)
-        if not problems or not belongs_to_tenant(self._state, attributes.namespace):
+        if not problems:
             return
         # Stored objects can still be changed, so that their jobs can be stopped and cleaned up.
         known = _list_problems(attributes.kind, attributes.old) if attributes.old is not None else []
