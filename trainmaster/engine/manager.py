@@ -126,12 +126,16 @@ class Manager:
         def notice(obj: Object) -> None:
             # An object without a controller may concern any of them.
             kind = find_owner_kind(obj) if by_owner else ""
+            reports: dict[bool, bool] = {}
             for queue, source, own in by_owner.get(kind, unowned) if kind else targets:
                 for request in source.requests(view, obj):
                     delay = 0.0 if source.delay is wait_for_nothing else source.delay(view, obj)
                     if delay > 0:
                         queue.add_after(request, delay)
-                    elif is_report(obj, own=own):
+                        continue
+                    if own not in reports:
+                        reports[own] = is_report(obj, own=own)
+                    if reports[own]:
                         queue.add_report(request)
                     else:
                         queue.add(request)

@@ -34,7 +34,7 @@ _MOST = 1_000_000
 def parse_indexes(text: str, below: int | None = None) -> list[int]:
     """The indexes less than `below`."""
     result: list[int] = []
-    for part in text.split(","):
+    for part in text.split(",") if text else ():
         low, _, high = part.partition("-")
         if not _is_integer(low) or (high and not _is_integer(high)):
             continue

@@ -121,6 +121,9 @@ def map_job(view: View, raw: Object) -> Iterable[Request]:
     return () if is_kept else map_to_self(view, raw)
 
 
+_map_to_job = map_to_owner("Job")
+
+
 def map_pod(view: View, raw: Object) -> Iterable[Request]:
     """The controller of the Pod; for an orphan the Job that its label names, which may adopt it. Finished Pods of
     finished Jobs are ignored."""
@@ -128,7 +131,7 @@ def map_pod(view: View, raw: Object) -> Iterable[Request]:
     owner = pod.controller
     if owner is not None:
         is_of_interest = pod.is_active or not _has_ended(view, pod.namespace, owner)
-        return map_to_owner("Job")(view, raw) if is_of_interest else ()
+        return _map_to_job(view, raw) if is_of_interest else ()
     name = pod.labels.get(labels.JOB_NAME) or pod.labels.get(labels.LEGACY_JOB_NAME)
     if not name or not pod.is_active:
         return ()

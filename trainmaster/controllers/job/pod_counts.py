@@ -12,7 +12,7 @@ from datetime import datetime
 
 from trainmaster.api.jobs.indexes import parse_indexes
 from trainmaster.api.reading import read_text
-from trainmaster.controllers.job.expected_pods import ExpectedPods, Slot, make_slot, read_expected_pods
+from trainmaster.controllers.job.expected_pods import ExpectedPods, Slot, make_slot
 from trainmaster.controllers.job.facts import PodFacts
 from trainmaster.controllers.job.failure_policy import FAIL_INDEX, IGNORE, PodFailureVerdict, judge
 from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
@@ -43,9 +43,11 @@ class PodCounts:
     """The waiting annotation of the first Pod that could not be scheduled."""
 
 
-def count_pods(job: Job, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]) -> PodCounts:
+def count_pods(
+    job: Job, stored: ExpectedPods, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]
+) -> PodCounts:
     """`has_left(slot number, slot)`: whether the Pod exists but no longer belongs to the Job."""
-    count = _Count(job, now)
+    count = _Count(job, stored, now)
     for facts in pods:
         count.look_at(facts)
     count.find_missing_pods(has_left)
@@ -54,11 +56,11 @@ def count_pods(job: Job, pods: Sequence[PodFacts], now: datetime, has_left: Call
 
 
 class _Count:
-    def __init__(self, job: Job, now: datetime) -> None:
+    def __init__(self, job: Job, stored: ExpectedPods, now: datetime) -> None:
         self.job = job
         self.now = now
         self.indexed = job.is_indexed
-        self.stored = read_expected_pods(job)
+        self.stored = stored
         self.expected = self.stored.copy()
         self.below = (job.completions or 0) if self.indexed else None
         self.completed = set(parse_indexes(read_text(job.status, "completedIndexes"), self.below))

@@ -67,8 +67,9 @@ def reconcile(
     problem = _find_problem(job, refusals)
     if problem is not None:
         return _wait(job, problem, now)
-    claims = claim_pods(view, context.memo, job, read_expected_pods(job).next)
-    counts = count_pods(job, claims.pods, now.wall, partial(_has_left, view, job))
+    expected = read_expected_pods(job)
+    claims = claim_pods(view, context.memo, job, expected.next)
+    counts = count_pods(job, expected, claims.pods, now.wall, partial(_has_left, view, job))
     if not counts.active:
         context.memo.forget(job.uid)
     return Pass(job, claims, counts, context.policy, now, partial(_is_name_taken, view, job)).build_plan()

@@ -68,10 +68,13 @@ def map_claim(view: View, obj: Object) -> Iterator[Request]:
     yield from _map_names(view, claim, candidates)
 
 
+_map_to_jobset = map_to_owner("JobSet")
+
+
 def map_service(view: View, service: Object) -> Iterator[Request]:
     """The owner, and the JobSet with that name, which uses another owner's Service as long as it exists."""
     meta = service["metadata"]
-    owners = tuple(map_to_owner("JobSet")(view, service))
+    owners = tuple(_map_to_jobset(view, service))
     yield from owners
     if not owners and view.find(JOB_SETS, meta["namespace"], meta["name"]) is not None:
         yield Request(meta["namespace"], meta["name"])

@@ -269,7 +269,10 @@ class SchedulingLedger:
         gang.names_job = True
         attempt = gang.attempt
         model = V1_MODELS.get(gvr)
-        gang.shape = read_shape(JobSet(obj), gang.shape) if model is None else read_v1_shape(model(obj), gang.shape)
+        before = gang.shape
+        gang.shape = read_shape(JobSet(obj), before) if model is None else read_v1_shape(model(obj), before)
+        if gang.shape == before:
+            return
         if gang.attempt != attempt:
             self._recount(gang)
         self._touch(gang)

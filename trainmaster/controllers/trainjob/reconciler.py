@@ -250,10 +250,13 @@ def _is_over(view: View, trainjob: TrainJob) -> bool:
     return is_status_current(trainjob, jobset) and (jobset is None or not deadline.is_exceeded(trainjob))
 
 
+_map_to_trainjob = map_to_owner("TrainJob")
+
+
 def map_child(view: View, obj: Object) -> Iterable[Request]:
     """The owner. For an object with another owner, the TrainJobs that wait because it has the name of one of their
     children; these names are the TrainJob's, or start with it and a dash."""
-    owners = tuple(map_to_owner("TrainJob")(view, obj))
+    owners = tuple(_map_to_trainjob(view, obj))
     for owner in owners:
         trainjob = view.find(TRAIN_JOBS, owner.namespace, owner.name)
         if trainjob is None or not _is_over(view, TrainJob(trainjob)):
