@@ -39,6 +39,7 @@ class Server(ProcessRun):
         with_history = world.random.random() < 0.7
         self.store = SimStore(world.loop, world.disk, world.draw_commit_time, with_history=with_history)
         self.registry = ObjectRegistry(self.store, world.catalogue, world.clock, world.ids)
+        self.registry.state.proves = True
         self.client = LocalClient(self.registry)
         self.view = LocalView(self.registry)
         self.manager: Manager | None = None

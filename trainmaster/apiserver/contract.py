@@ -37,8 +37,8 @@ class Call:
     """Texts for `Warning: 299` headers, filled by the registry."""
     duplicates: Sequence[str] = ()
     """Paths of duplicate fields in the request body."""
-    track_fields: bool = True
-    """Whether the write is recorded in managedFields; our own controllers' writes are not."""
+    is_own: bool = False
+    """A write of our own controllers: not recorded in managedFields, and the status that they computed is valid."""
 
 
 class Written(NamedTuple):

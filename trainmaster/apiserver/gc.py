@@ -252,7 +252,7 @@ class GarbageCollector:
     def _delete(self, item: _Item, policy: str) -> None:
         metadata = item.metadata
         options = DeleteOptions(policy, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
-        call = Call(COLLECTOR, track_fields=False)
+        call = Call(COLLECTOR, is_own=True)
         try:
             delete.delete(self._state, call, item.kind, metadata.get("namespace", ""), metadata["name"], options)
         except NotFound:

@@ -188,7 +188,7 @@ class LocalClient:
     def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied:
         """Performs all writes in one transaction, or none if one is refused. Not recorded in managedFields."""
         store = self._registry.store
-        call = Call(self._identity, self._user_agent, track_fields=False)
+        call = Call(self._identity, self._user_agent, is_own=True)
         options = WriteOptions(field_manager=field_manager, field_validation="Ignore")
         write: Write | None = None
         try:
@@ -202,12 +202,11 @@ class LocalClient:
 
     def _carry_out(self, call: Call, write: Write, options: WriteOptions) -> None:
         match write:
-            case Create(gvr, obj, decoded):
+            case Create(gvr, obj, proven):
                 namespace = obj["metadata"].get("namespace", "")
                 kind = self._admit("create", gvr, namespace, obj["metadata"].get("name", ""))
-                if decoded:
-                    own = _detach(obj) if kind.is_kept_as_given else _copy(obj)
-                    self._registry.create_decoded(call, kind, namespace, own, options)
+                if proven:
+                    self._registry.create_proven(call, kind, namespace, _detach(obj), options)
                 else:
                     self._registry.create(call, kind, namespace, _copy(obj), options)
             case Patch(gvr, namespace, name, patch, subresource):
@@ -260,7 +259,7 @@ def _copy(obj: T) -> T:
 
 
 def _detach(obj: Object) -> Object:
-    """A shallow copy that is deep enough for objects of kinds into which the registry writes only metadata."""
+    """A copy with metadata of its own, which the registry completes. A caller may write the object again."""
     return {**obj, "metadata": {**obj["metadata"]}}
 
 

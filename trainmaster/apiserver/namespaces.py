@@ -213,4 +213,4 @@ class NamespaceController:
 
 
 def _call() -> Call:
-    return Call(CONTROLLER, track_fields=False)
+    return Call(CONTROLLER, is_own=True)

@@ -168,9 +168,9 @@ class ObjectRegistry:
             return create.create_subresource(self.state, call, kind, namespace, name, subresource, obj, options)
         return create.create(self.state, call, kind, namespace, obj, options)
 
-    def create_decoded(self, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
-        """Like `create`, for an object that needs no decoding."""
-        return create.store_new(self.state, call, kind, namespace, obj, options)
+    def create_proven(self, call: Call, kind: Kind, namespace: str, obj: Object, options: WriteOptions) -> Written:
+        """Like `create`, for an object as in `client.writes.Create.proven`."""
+        return create.store_new(self.state, call, kind, namespace, obj, options, is_proven=True)
 
     def update(
         self,

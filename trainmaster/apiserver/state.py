@@ -47,6 +47,8 @@ class RegistryState:
     creators: dict[tuple[GVR, str], SubresourceCreator] = field(default_factory=dict)
     parsed: ParsedObjects = field(default_factory=ParsedObjects)
     limits: ObjectLimits = field(default_factory=ObjectLimits)
+    proves: bool = False
+    """For tests: checks what our own controllers guarantee of their writes (`verbs.proofs`)."""
     _second: int = -1
     _now: str = ""
 

@@ -21,9 +21,9 @@ class Create:
     gvr: GVR
     obj: Object
     """With metadata.name and, for namespaced kinds, metadata.namespace."""
-    decoded: bool = False
-    """The object already has the form that decoding produces (only known fields, with values of the right types).
-    In-process it is then not decoded again."""
+    proven: bool = False
+    """The object has the form that decoding produces, and is valid. What defaults and admission change in it is not
+    shared with other objects. In-process it is then not copied, decoded and validated again."""
 
 
 @dataclass(frozen=True, slots=True)

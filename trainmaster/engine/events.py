@@ -48,7 +48,7 @@ class EventRecorder:
         now = self._clock.now()
         made = [self._build(note, reporter, now) for note in notes]
         if self._apply is not None:
-            applied = await self._apply([Create(EVENTS, event, decoded=True) for event in made], reporter)
+            applied = await self._apply([Create(EVENTS, event, proven=True) for event in made], reporter)
             if applied.refusal is None:
                 return
         # One of them is a repetition, or cannot be stored.

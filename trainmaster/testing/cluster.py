@@ -76,6 +76,7 @@ async def running_cluster(
             else:
                 store = await stack.enter_async_context(SqliteStore.open(directory, clock))
         registry = ObjectRegistry(store, kinds or catalogue.build(), clock, ids)
+        registry.state.proves = True
         accounts = ServiceAccountTokens(SIGNING_SECRET, StorePolicies(store), clock=clock, ids=ids)
         registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
         stack.callback(registry.close)

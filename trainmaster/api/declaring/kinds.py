@@ -228,11 +228,6 @@ class Kind:
         """Where its objects are stored; versions of a kind share it, and so do kinds with the same `storage`."""
         return (self.storage or self.gvr).collection
 
-    @cached_property
-    def is_kept_as_given(self) -> bool:
-        """Whether the server changes nothing but the metadata of a new object."""
-        return self.default is _nothing and self.prepare is _nothing
-
     @property
     def list_kind(self) -> str:
         return f"{self.kind}List"

@@ -83,7 +83,11 @@ def check_template(template: Object, path: str) -> list[FieldError]:
     metadata = template.get("metadata") or {}
     errors = check_labels(f"{path}.labels", metadata.get("labels") or {})
     errors += check_annotations(f"{path}.annotations", metadata.get("annotations") or {})
-    return errors + check_spec(template.get("spec") or {}, f"{path}.spec")
+    spec = template.get("spec") or {}
+    if spec.get("ephemeralContainers"):
+        text = "ephemeral containers not allowed in pod template"
+        errors.append(fields.forbidden(f"{path}.spec.ephemeralContainers", text))
+    return errors + check_spec(spec, f"{path}.spec")
 
 
 def check_address(value: str, path: str) -> list[FieldError]:

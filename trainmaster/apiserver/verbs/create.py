@@ -14,7 +14,7 @@ from trainmaster.apiserver import stored
 from trainmaster.apiserver.admission.chain import CREATE, Attributes
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.state import RegistryState
-from trainmaster.apiserver.verbs import intake, metadata
+from trainmaster.apiserver.verbs import intake, metadata, proofs
 from trainmaster.client.contract import WriteOptions
 from trainmaster.store.contract import StoredRecord
 
@@ -40,8 +40,10 @@ def store_new(
     options: WriteOptions,
     *,
     applied: bool = False,
+    is_proven: bool = False,
 ) -> Written:
-    """All steps after decoding. `applied`: the object comes from server-side apply and has its managedFields."""
+    """All steps after decoding. `applied`: the object comes from server-side apply and has its managedFields.
+    `is_proven`: see `client.writes.Create`."""
     meta = obj["metadata"]
     metadata.fit_namespace(kind, meta, namespace)
     managed = meta.get("managedFields")
@@ -60,8 +62,11 @@ def store_new(
     # Needs the name (for a Job's labels) and the result of admission (for a Pod's QoS class).
     kind.prepare(obj)
     attributes.name = read_text(meta, "name")
-    intake.validate(kind, obj, None)
-    call.warnings.extend(kind.warnings(obj, None))
+    if not is_proven:
+        intake.validate(kind, obj, None)
+        call.warnings.extend(kind.warnings(obj, None))
+    elif state.proves:
+        proofs.check_new(kind, obj)
     standing = state.find(kind, namespace, meta["name"])
     if standing is not None:
         raise occupied(kind, standing, meta["name"])

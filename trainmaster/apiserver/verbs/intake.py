@@ -96,7 +96,7 @@ def track(
 ) -> None:
     """Updates metadata.managedFields, unless the caller is one of our own controllers."""
     meta = new["metadata"]
-    if call.track_fields:
+    if not call.is_own:
         manager = options.field_manager or call.user_agent.partition("/")[0]
         writer = Writer(manager, kind.api_version, state.now(), subresource)
         entries = managed_fields.track_update(kind, old, new, writer)

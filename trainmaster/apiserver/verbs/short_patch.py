@@ -20,7 +20,7 @@ from trainmaster.api.validation import metadata as metadata_rules
 from trainmaster.apiserver.admission.chain import UPDATE, Attributes
 from trainmaster.apiserver.contract import Call, Written
 from trainmaster.apiserver.state import RegistryState
-from trainmaster.apiserver.verbs import intake, metadata
+from trainmaster.apiserver.verbs import intake, metadata, proofs
 from trainmaster.client.contract import WriteOptions
 from trainmaster.store.contract import StoredRecord
 
@@ -42,10 +42,10 @@ def find_written(
     if type(patch) is not dict:
         return None
     old = state.parsed.get(record)
-    new = _patch_status(state, kind, old, patch) if subresource else _patch_light(kind, old, patch)
+    new = _patch_status(state, call, kind, old, patch) if subresource else _patch_light(kind, old, patch)
     if new is None:
         return None
-    if call.track_fields:
+    if not call.is_own:
         intake.track(state, call, kind, old, new, options, subresource=subresource)
     if subresource:
         call.warnings.extend(kind.warnings(new, old))
@@ -56,7 +56,7 @@ def find_written(
         state.admission.mutate(attributes)
         call.warnings.extend(kind.warnings(new, old))
         state.admission.validate(attributes)
-    if call.track_fields:
+    if not call.is_own:
         new = managed_fields.keep_times(old, new)
     if new == old:
         return Written(record.value, record.revision)
@@ -64,7 +64,7 @@ def find_written(
     return Written(written.value, written.revision)
 
 
-def _patch_status(state: RegistryState, kind: Kind, old: Object, patch: Object) -> Object | None:
+def _patch_status(state: RegistryState, call: Call, kind: Kind, old: Object, patch: Object) -> Object | None:
     """The new object if the patch changes only the status and no plugin concerns it, else None."""
     change, before = patch.get("status"), old.get("status", {})
     if type(change) is not dict or type(before) is not dict:
@@ -76,6 +76,10 @@ def _patch_status(state: RegistryState, kind: Kind, old: Object, patch: Object) 
     new = {**old, "metadata": {**old["metadata"]}, "status": merge.apply(before, change)}
     if not is_clean(kind, new, "status") or metadata.is_deletable(kind, new):
         return None
+    if call.is_own:
+        if state.proves:
+            proofs.check_status(kind, new, old)
+        return new
     return None if validation.validate(kind, new, old, subresource="status") else new
 
 

@@ -196,8 +196,8 @@ class Pass:
         if not self._indexed:
             self._expected.next = number + 1
         pod = build_pod(self._job, number, slot)
-        # The Pod comes from the template of a stored Job, so it does not have to be decoded again.
-        self._draft.write(Create(PODS, pod, decoded=True))
+        # The template of a stored Job has been decoded, defaulted and validated.
+        self._draft.write(Create(PODS, pod, proven=True))
         self._created += 1
         count = len(self._tally.active) + self._tally.succeeded + self._tally.failed + self._created
         self._note_one("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}", count)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from trainmaster.api import labels
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import list_items, read_annotations, read_labels, read_metadata
+from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_metadata
 from trainmaster.controllers.job.expected_pods import Slot
 from trainmaster.controllers.job.keys import FAILURE_COUNT, IGNORED_COUNT
 from trainmaster.controllers.ownership import build_owner_reference
@@ -25,6 +25,10 @@ _ALPHABET = "2456789bcdfghjklmnpqrstvwxz"
 """In ascending order."""
 _MOST_ATTEMPTS = 1_000_000
 """About a fifteenth of all suffixes of five letters. After that many attempts the order starts over."""
+_INDEX: Fields = {
+    "name": "JOB_COMPLETION_INDEX",
+    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{labels.COMPLETION_INDEX}']"}},
+}
 _LONGEST_PREFIX = 58
 """A Pod name is a DNS label of at most 63 characters, five of which are the suffix."""
 
@@ -39,7 +43,7 @@ def build_pod_name(job: Job, number: int, attempt: int) -> str:
 
 def build_prefix(job_name: str, index: int | None) -> str:
     tail = "-" if index is None else f"-{index}-"
-    return job_name[: _LONGEST_PREFIX - len(tail)] + tail
+    return job_name[: _LONGEST_PREFIX - len(tail)].rstrip(".") + tail
 
 
 def _hash(identity: str) -> int:
@@ -88,6 +92,7 @@ def get_finish_time(pod: Pod) -> datetime:
 
 
 def build_pod(job: Job, number: int, slot: Slot) -> Object:
+    """Valid like the template, with which it shares everything except what defaults and admission change in a Pod."""
     template, indexed = job.template, job.is_indexed
     pod_labels = {**read_labels(template), **_build_labels(job)}
     annotations = {**read_annotations(template), labels.POD_ATTEMPT: str(slot.attempt if indexed else number)}
@@ -99,9 +104,9 @@ def build_pod(job: Job, number: int, slot: Slot) -> Object:
         pod_labels[labels.COMPLETION_INDEX] = annotations[labels.COMPLETION_INDEX] = str(number)
         annotations.update(_build_counts(job, slot))
         spec["hostname"] = f"{job.name}-{number}"
-        for kind in ("containers", "initContainers"):
-            if spec.get(kind):
-                spec[kind] = [_add_index(container) for container in spec[kind]]
+    for kind in ("containers", "initContainers"):
+        if spec.get(kind):
+            spec[kind] = [_build_container(container, indexed=indexed) for container in spec[kind]]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -138,10 +143,9 @@ def _build_counts(job: Job, slot: Slot) -> dict[str, str]:
     return {FAILURE_COUNT: str(slot.failures), **ignored}
 
 
-def _add_index(container: Fields) -> Fields:
+def _build_container(container: Fields, *, indexed: bool) -> Object:
+    built = {**container, "resources": {**read_fields(container, "resources")}}
     env = list_items(container, "env")
-    if any(entry.get("name") == "JOB_COMPLETION_INDEX" for entry in env):
-        return container
-    path = f"metadata.labels['{labels.COMPLETION_INDEX}']"
-    entry = {"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
-    return {**container, "env": [*env, entry]}
+    if indexed and not any(entry.get("name") == "JOB_COMPLETION_INDEX" for entry in env):
+        built["env"] = [*env, _INDEX]
+    return built

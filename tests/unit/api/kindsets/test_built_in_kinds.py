@@ -430,6 +430,18 @@ def test_the_image_of_a_pod_may_change() -> None:
             ['spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'],
         ),
         (
+            make_job(
+                template={
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "containers": [{"name": "c", "image": "x"}],
+                        "ephemeralContainers": [{"name": "debug", "image": "x"}],
+                    }
+                }
+            ),
+            ["spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template"],
+        ),
+        (
             make_job(manualSelector=True),
             [
                 "spec.selector: Required value",

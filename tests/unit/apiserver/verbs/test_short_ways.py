@@ -10,7 +10,7 @@ import pytest
 from trainmaster.api.decoding import FieldValidation, decode
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
-from trainmaster.api.status import StatusError
+from trainmaster.api.status import Invalid, StatusError
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.verbs import short_patch
 from trainmaster.client.contract import PatchType
@@ -113,10 +113,12 @@ def test_a_status_patch_of_a_job_is_still_validated() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
             await cluster.client.create(JOBS, JOB, "default")
-            write = Patch(JOBS, "default", "a", {"status": {"active": -1}}, "status")
-            refusal = cluster.client.apply_atomically((write,), field_manager="m").refusal
-            assert refusal is not None
-            assert "must be greater than or equal to 0" in refusal.error.message
+            patch = {"status": {"active": -1}}
+            with pytest.raises(Invalid, match="must be greater than or equal to 0"):
+                await cluster.client.patch(JOBS, "a", PatchType.MERGE, patch, "default", subresource="status")
+            write = Patch(JOBS, "default", "a", patch, "status")
+            with pytest.raises(AssertionError, match="the status of Job a was to be valid"):
+                cluster.client.apply_atomically((write,), field_manager="m")
 
     run_virtual(main())
 
@@ -168,7 +170,7 @@ def test_pods_that_differ_in_their_host_names_are_each_checked() -> None:
                     "metadata": {**POD["metadata"], "name": f"a-{number}"},
                     "spec": {**POD["spec"], **changes},
                 }
-                applied = cluster.client.apply_atomically((Create(PODS, pod, decoded=True),), field_manager="m")
+                applied = cluster.client.apply_atomically((Create(PODS, pod),), field_manager="m")
                 seen.append("" if applied.refusal is None else applied.refusal.error.message)
             assert seen[0] == seen[2] == ""
             assert 'spec.hostname: Invalid value: "A_1"' in seen[1]
@@ -177,16 +179,14 @@ def test_pods_that_differ_in_their_host_names_are_each_checked() -> None:
     run_virtual(main())
 
 
-def test_what_a_pod_was_built_from_is_not_changed_by_its_defaults() -> None:
+@pytest.mark.parametrize(
+    ("changes", "text"), [({"hostname": "A_1"}, "Pod a was to be valid"), ({"color": "red"}, "was to need no decoding")]
+)
+def test_a_new_object_that_is_not_what_its_writer_promised_is_found(changes: Object, text: str) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
-            limits = {"resources": {"limits": {"cpu": "1"}}}
-            spec = {"containers": [{**POD["spec"]["containers"][0], **limits}]}
-            before = orjson.dumps(spec)
-            write = Create(PODS, {**POD, "spec": dict(spec)}, decoded=True)
-            assert cluster.client.apply_atomically((write,), field_manager="m").refusal is None
-            pod = cluster.view.find(PODS, "default", "a")
-            assert pod is not None and pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}
-            assert orjson.dumps(spec) == before
+            pod = {**POD, "spec": {**orjson.loads(orjson.dumps(POD["spec"])), **changes}}
+            with pytest.raises(AssertionError, match=text):
+                cluster.client.apply_atomically((Create(PODS, pod, proven=True),), field_manager="m")
 
     run_virtual(main())

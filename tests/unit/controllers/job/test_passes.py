@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+import orjson
 import pytest
 
 from tests.unit.controllers.job.stage import NAME, Stage, list_kinds
 from tests.unit.controllers.world import NOW
 from trainmaster.api.labels import POD_ATTEMPT, WAITING
+from trainmaster.api.pods.defaults import default_pod
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.status import forbidden
+from trainmaster.api.validation.names import subdomain
+from trainmaster.apiserver.admission.limit_ranges import fill_in
+from trainmaster.apiserver.admission.tenants import limit_requests
 from trainmaster.client.writes import Create, Delete, WriteRefusal
+from trainmaster.controllers.job.expected_pods import Slot
 from trainmaster.controllers.job.keys import EXPECTED_PODS
-from trainmaster.controllers.job.pods import build_pod_name, build_prefix
+from trainmaster.controllers.job.pods import build_pod, build_pod_name, build_prefix
 from trainmaster.controllers.job.reconciler import CONTROLLER, build_controller
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
@@ -314,6 +320,21 @@ def test_a_long_job_name_is_cut_so_that_the_index_survives() -> None:
     assert len(prefix) == 58
     assert prefix.endswith("-7-")
     assert len(build_prefix("x" * 63, None)) == 58
+    assert not subdomain(build_prefix("x" * 56 + ".and-more", None) + "bcdfg"), "a label must not be empty"
+
+
+def test_defaults_and_admission_of_a_pod_do_not_change_the_template() -> None:
+    job = Stage(suspend=True).job
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "2"}, "limits": {"memory": "1Gi"}}
+    before = orjson.dumps(job)
+    pod = build_pod(Job(job), 0, Slot())
+    default_pod(pod)
+    limit_requests(pod, ["cpu"])
+    fill_in(pod, {"default": {"example.com/a": "1"}, "defaultRequest": {"example.com/a": "1"}})
+    kept = {"cpu": "2", "memory": "1Gi", "example.com/a": "1"}
+    assert pod["spec"]["containers"][0]["resources"] == {"requests": kept, "limits": kept}
+    assert orjson.dumps(job) == before
 
 
 def test_a_job_under_deletion_is_left_to_the_garbage_collector() -> None:
