@@ -6,157 +6,19 @@ what takes effect at exec or import time must make it cold; and a shim of a warm
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import re
 import signal
-import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.node.shims import Shims, supervising
-from trainmaster.node.images import layers
-from trainmaster.node.shims.supervisor import AttemptEnded, Began
-from trainmaster.node.shims.warm import WarmZygote
-from trainmaster.shim.protocol import FULL, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
-from trainmaster.shim.warm.conditions import ENVIRON
+from tests.node import warm_probes
+from tests.node.warm_pairs import IMPORTS, Pair, run, sort_lines
+from trainmaster.shim.protocol import FULL, PLAIN
 from trainmaster.version import PACKAGE
 
 pytestmark = pytest.mark.node
-
-IMPORTS = ("decimal", "json", "logging", "multiprocessing.pool", "tempfile", "random", "concurrent.futures")
-
-LOOK = """
-import json, logging, multiprocessing.process, os, random, signal, sys, tempfile, threading, traceback
-def see():
-    main = sys.modules["__main__"]
-    status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
-    return {
-        "argv": sys.argv, "orig_argv": sys.orig_argv, "executable": sys.executable, "base": sys._base_executable,
-        "prefix": sys.prefix, "path": sys.path, "flags": str(sys.flags), "env": dict(os.environ),
-        "cwd": os.getcwd(), "name": __name__, "file": globals().get("__file__"), "same": globals() is vars(main),
-        "main": {key: repr(main.__dict__.get(key, "none")).split(" at 0x")[0] for key in
-                 ("__package__", "__spec__", "__loader__", "__cached__", "__doc__", "__annotations__", "__builtins__")},
-        "ours": sorted(name for name in sys.modules if name.startswith("trainmaster")),
-        "cmdline": open("/proc/self/cmdline").read(), "environ": open("/proc/self/environ").read(),
-        "comm": open("/proc/self/comm").read(), "exe": os.readlink("/proc/self/exe"),
-        "fds": [os.path.exists(f"/proc/self/fd/{number}") for number in (0, 1, 2, *range(4, 40))],
-        "signals": {number: str(signal.getsignal(number)) for number in signal.valid_signals()},
-        "masks": [status[key] for key in ("SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd",
-                                          "CapAmb", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups", "Umask",
-                                          "Threads")],
-        "streams": [(repr(s), s.encoding, s.errors, s.line_buffering, s.write_through, s.mode, s.name, s.fileno(),
-                     type(s.buffer).__name__, s.seekable()) for s in (sys.stdin, sys.stdout, sys.stderr)],
-        "standard": [sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__, sys.stdin is sys.__stdin__],
-        "thread": [threading.current_thread() is threading.main_thread(), threading.active_count(),
-                   threading.get_native_id() == os.getpid()],
-        "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
-        "temporary": tempfile.gettempdir(), "original": multiprocessing.process.ORIGINAL_DIR,
-        "limit": sys.getrecursionlimit(), "dumpable": os.stat("/proc/self/environ").st_uid == os.getuid(),
-    }
-"""
-
-
-@dataclass
-class Pair:
-    """A supervisor with a warm zygote; every program is run cold and warm."""
-
-    shims: Shims
-    wish: WarmZygote
-    work: Path
-    count: int = 0
-
-    def make_spec(self, *arguments: str, **fields: Any) -> ContainerSpec:
-        env = {
-            "PATH": f"{self.wish.prefix}/bin:{os.defpath}",
-            "HOME": str(self.work),
-            **ENVIRON,
-            **fields.pop("env", {}),
-        }
-        spec = ContainerSpec("main", 0, (f"{self.wish.prefix}/bin/python", *arguments), env, str(self.work))
-        if self.shims.level != PLAIN:
-            # The environment below the layer may lie where a sandbox shows nothing of the machine.
-            shown = (self.wish.prefix, os.path.realpath(sys.prefix), str(self.work))
-            mounts = tuple(Mount(path, path) for path in shown)
-            spec = replace(spec, mounts=mounts)
-        return replace(spec, **fields)
-
-    async def start(self, spec: ContainerSpec, *, warm: bool) -> str:
-        self.count += 1
-        uid = f"pod-{self.count}"
-        pod = SandboxSpec(uid, uid, "default", "host", level=self.shims.level, network=HOST_NETWORK)
-        if self.shims.level != PLAIN:
-            pod = replace(pod, cgroup=f"warm-{os.getpid()}-{uid}")
-        await self.shims.supervisor.create(uid, pod, [replace(spec, warm=self.wish.key)], self.wish if warm else None)
-        return uid
-
-    async def run(self, spec: ContainerSpec, *, warm: bool) -> tuple[AttemptEnded, str, Began]:
-        uid = await self.start(spec, warm=warm)
-        began, ended = await self.shims.wait_began(uid), await self.shims.wait_ended(uid)
-        return ended, self.shims.read_log(uid), began
-
-    async def both(self, *arguments: str, **fields: Any) -> tuple[str, str]:
-        """(log of the cold one, log of the warm one), which have ended alike."""
-        spec = self.make_spec(*arguments, **fields)
-        cold, cold_log, cold_began = await self.run(spec, warm=False)
-        warm, warm_log, warm_began = await self.run(spec, warm=True)
-        assert cold_began.started.note == ""
-        assert warm_began.started.note.startswith("started warm"), warm_began.started.note
-        assert (cold.exited.code, cold.exited.signal) == (warm.exited.code, warm.exited.signal), warm_log
-        return cold_log, warm_log
-
-    def write(self, name: str, text: str) -> str:
-        (self.work / name).write_text(text)
-        return name
-
-
-def run(
-    tmp_path: Path,
-    test: Callable[[Pair], Awaitable[None]],
-    level: str = PLAIN,
-    *,
-    packages: tuple[str, ...] = (),
-    imports: tuple[str, ...] = IMPORTS,
-) -> None:
-    async def main() -> None:
-        work = tmp_path / "work"
-        work.mkdir()
-        base = layers.read_base(os.path.realpath(sys.prefix))
-        layer = layers.make_shared(tmp_path / "layers", replace(base, packages=(*base.packages, *packages)))
-        wish = WarmZygote("test", layer, imports, "the tests' own")
-        async with supervising(tmp_path / "pods", level=level) as shims:
-            await shims.supervisor.ensure_warm(wish)
-            await test(Pair(shims, wish, work))
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("level", [PLAIN, FULL])
-def test_a_program_sees_the_same_whether_it_begins_warm_or_cold(tmp_path: Path, level: str) -> None:
-    async def test(it: Pair) -> None:
-        it.write("looker.py", LOOK)
-        show = "if __name__ == '__main__':\n    print(json.dumps(see()))\n"
-        script = it.write("script.py", LOOK + show)
-        for arguments in (
-            (script, "one", "two words"),
-            ("-u", script),
-            ("-m", "script", "x"),
-            ("-c", LOOK + show, "y"),
-        ):
-            cold, warm = await it.both(*arguments, env={"OWN": "välue", "OMP_NUM_THREADS": "2"})
-            seen = [json.loads(text) for text in (cold, warm)]
-            for entry, own in zip(seen, (it.count - 1, it.count), strict=True):
-                for key in ("env", "environ"):
-                    entry[key] = str(entry[key]).replace(f"pod-{own}/", "pod/")
-            assert seen[1] == seen[0]
-
-    run(tmp_path, test, level)
-
 
 HANDLER = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
 AGENT = f"""
@@ -188,17 +50,16 @@ def test_a_worker_of_torchrun_sees_the_same_whether_it_begins_warm_or_cold(tmp_p
     (tmp_path / "packages" / "torch" / "__init__.py").write_text(TORCH)
 
     async def test(it: Pair) -> None:
-        show = "    import trainmaster\n    print(json.dumps(see()))\n"
-        it.write("worker.py", LOOK + "if __name__ == '__main__':\n" + show)
+        it.write("worker.py", f"import trainmaster\n{warm_probes.build_program()}")
         cold, warm = await it.both(it.write("torchrun", AGENT))
-        seen = [json.loads(text.replace(f"pod-{own}/", "pod/")) for text, own in ((cold, 1), (warm, 2))]
+        seen = [warm_probes.read_answers(text, pod) for text, pod in ((cold, it.count - 1), (warm, it.count))]
+        assert seen[1].pop("FIRST") - seen[0].pop("FIRST") <= {"torch", "__mp_main__"}
         assert seen[1] == seen[0]
 
     ours = str(Path(PACKAGE).parent)
     run(tmp_path, test, packages=(str(tmp_path / "packages"), ours), imports=(*IMPORTS, HANDLER))
 
 
-ADDRESS = re.compile(" at 0x[0-9a-f]+")
 ENDINGS = {
     "raise.py": "def inner():\n    raise ValueError('no')\n\ninner()\n",
     "syntax.py": "print('x'\n",
@@ -229,16 +90,11 @@ ENDINGS = {
 }
 
 
-def sort(log: str) -> list[str]:
-    """The two streams come through two pipes: lines of one may overtake those of the other."""
-    return sorted(ADDRESS.sub("", log).splitlines())
-
-
 def test_programs_end_warm_as_they_end_cold(tmp_path: Path) -> None:
     async def test(it: Pair) -> None:
         for name, text in ENDINGS.items():
             cold, warm = await it.both(it.write(name, text))
-            assert sort(warm) == sort(cold), name
+            assert sort_lines(warm) == sort_lines(cold), name
             left = it.work / "left"
             if name == "open_file.py":
                 assert left.read_text() == "text"

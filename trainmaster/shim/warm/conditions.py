@@ -192,7 +192,8 @@ def _find_in_the_way(command: Command, warmth: WarmState) -> str:
         if command.kind == "script":
             if not os.path.isfile(command.target):
                 return f"{command.target} is not a file"
-            os.close(os.open(command.target, os.O_RDONLY | os.O_CLOEXEC))
+            if not _is_source(command.target):
+                return f"{command.target} is not source code"
         folder = find_folder(command)
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries]
@@ -203,6 +204,12 @@ def _find_in_the_way(command: Command, warmth: WarmState) -> str:
         if stem in warmth.loaded and _is_module(folder, name, stem):
             return f"{folder}/{name} comes before the module {stem} of the environment"
     return ""
+
+
+def _is_source(path: str) -> bool:
+    """False for an archive or a compiled module, which contain null bytes."""
+    with open(path, "rb") as stream:
+        return not any(b"\0" in part for part in iter(lambda: stream.read(1 << 16), b""))
 
 
 def _is_module(folder: str, name: str, stem: str) -> bool:

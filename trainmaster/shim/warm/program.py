@@ -48,7 +48,8 @@ class WarmProgram:
         self._report = report
         self._package = package
         self._area = area
-        self._file = os.path.abspath(command.target) if command.kind == "script" else ""
+        # As the interpreter does it: nothing is resolved or shortened.
+        self._file = os.path.join(os.getcwd(), command.target) if command.kind == "script" else ""
         self._main = types.ModuleType("__main__")
         self._code = 0
         self._interrupted = False
@@ -60,9 +61,13 @@ class WarmProgram:
         if self.command.kind == "module":
             return (self.command.target,)
         if self.command.kind == "code":
-            return (compile(self.command.target, "<string>", "exec"), self._main.__dict__)
-        with open(self._file, "rb") as stream:
-            return (compile(stream.read(), self._file, "exec"), self._main.__dict__)
+            source: str | bytes = self.command.target
+        else:
+            with open(self._file, "rb") as stream:
+                source = stream.read()
+        # Without the future statements of this module.
+        code = compile(source, self._file or "<string>", "exec", dont_inherit=True)
+        return (code, self._main.__dict__)
 
     def settle(self) -> None:
         """Prepares everything up to the first line of the program. Errors are reported as a failed start."""
@@ -212,12 +217,27 @@ def _renew_tempfile(module: LoadedModule, _: int) -> None:
 
 
 def _renew_multiprocessing(module: LoadedModule, _: int) -> None:
+    sys.modules["__mp_main__"] = sys.modules["__main__"]
     module.ORIGINAL_DIR = os.path.abspath(os.getcwd())
     module._current_process._config["authkey"] = module.AuthenticationString(os.urandom(32))
 
 
+def _renew_threading(module: LoadedModule, _: int) -> None:
+    module.main_thread()._set_native_id()
+
+
 def _renew_logging(module: LoadedModule, _: int) -> None:
     module._startTime = get_wall()
+
+
+def _renew_platform(module: LoadedModule, _: int) -> None:
+    module._uname_cache = None  # with the name of the host
+
+
+def _renew_site(module: LoadedModule, _: int) -> None:
+    if module.USER_SITE is not None:
+        module.USER_BASE = module.USER_SITE = None
+        module.getusersitepackages()
 
 
 def _renew_sysconfig(module: LoadedModule, _: int) -> None:
@@ -263,7 +283,10 @@ _RENEWALS: dict[str, Callable[[LoadedModule, int], None]] = {
     "random": _renew_random,
     "tempfile": _renew_tempfile,
     "multiprocessing.process": _renew_multiprocessing,
+    "threading": _renew_threading,
     "logging": _renew_logging,
+    "platform": _renew_platform,
+    "site": _renew_site,
     "sysconfig": _renew_sysconfig,
     "triton.knobs": _renew_triton,
     "torch._dynamo.config": _renew_dynamo,
