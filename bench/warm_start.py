@@ -30,8 +30,7 @@ from tests.node.shims import Shims, supervising
 from tools.frameworks import TOOL, find_environment
 from trainmaster.node.images import layers
 from trainmaster.node.shims.warm import IMPORTS, WarmZygote
-from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec, Mount, SandboxSpec
-from trainmaster.shim.warm.conditions import ENVIRON
+from trainmaster.shim.protocol import ENVIRON, FULL, PLAIN, ContainerSpec, Mount, SandboxSpec
 
 RANKS = 2
 PROGRAM = """

@@ -25,6 +25,7 @@ from trainmaster.shim.protocol import (
     FULL,
     OWN_NETWORK,
     USER,
+    ZYGOTE_FOLDER,
     ContainerSpec,
     Mount,
     ProcessIdentity,
@@ -82,7 +83,7 @@ class Sandboxes(Shims):
 
     async def replace_zygote(self) -> None:
         """Kills it; the next Pod gets a new one, which an ordinary user must fork here."""
-        file = self.root / zygote.FOLDER / "zygote.json"
+        file = self.root / ZYGOTE_FOLDER / "zygote.json"
         who = decode(ProcessIdentity, file.read_bytes())
         os.kill(who.pid, signal.SIGKILL)
         await wait_until_dead(who.pid)

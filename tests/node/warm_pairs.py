@@ -18,8 +18,7 @@ from tests.node.shims import Shims, supervising
 from trainmaster.node.images import layers
 from trainmaster.node.shims.supervisor import AttemptEnded, Began
 from trainmaster.node.shims.warm import WarmZygote
-from trainmaster.shim.protocol import HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
-from trainmaster.shim.warm.conditions import ENVIRON
+from trainmaster.shim.protocol import ENVIRON, HOST_NETWORK, PLAIN, ContainerSpec, Mount, SandboxSpec
 
 IMPORTS = ("decimal", "json", "logging", "multiprocessing.pool", "tempfile", "random", "concurrent.futures")
 

@@ -6,7 +6,6 @@ exits. The lock makes sure that of two shims for one Pod only one proceeds.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import sys
@@ -15,18 +14,12 @@ from collections.abc import Sequence
 
 from trainmaster.shim import launch, processes, wire
 from trainmaster.shim.attempt import AlreadyBegun
+from trainmaster.shim.lock import Held, take_lock
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.pod import SandboxedPod
-from trainmaster.shim.protocol import ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole
+from trainmaster.shim.protocol import HELD, ContainerSpec, Paths, SandboxSpec, decode, encode, read_whole
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.sandbox.build import SandboxError, build_pod
-
-HELD = "Held"
-"""Kind of the refusal when the Pod already has a running shim."""
-
-
-class Held(Exception):
-    """Another shim holds the Pod's lock."""
 
 
 def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.socket | None) -> int:
@@ -56,17 +49,6 @@ def run_shim(directory: str, start: Sequence[Sequence[object]], link: socket.soc
         return 1
     os.close(lock)
     return 0
-
-
-def take_lock(paths: Paths) -> int:
-    """Takes a record lock: children do not inherit it, and the kernel releases it however the process ends."""
-    handle = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise Held("the Pod has a shim already") from None
-    return handle
 
 
 def detach() -> None:

@@ -13,27 +13,21 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from trainmaster.shim.features import (
+    GROUPS,
+    KILL,
+    MOUNTS,
+    NETWORK,
+    OVERLAY,
+    PROCESSES,
+    SECCOMP,
+    USER_NAMESPACE,
+    IsolationFinding,
+)
 from trainmaster.shim.protocol import Relay, ResourceLimits
 from trainmaster.shim.sandbox import cgroups, linux, network, security
-
-USER_NAMESPACE = "user namespace"
-MOUNTS = "mounts"
-OVERLAY = "overlay"
-PROCESSES = "processes"
-NETWORK = "network"
-SECCOMP = "seccomp"
-GROUPS = "control groups"
-KILL = "group kill"
-
-
-@dataclass(frozen=True, slots=True)
-class IsolationFinding:
-    name: str
-    works: bool
-    detail: str
-    """What was found, or why it does not work, in a few words."""
 
 
 def probe() -> list[IsolationFinding]:

@@ -12,6 +12,7 @@ A Pod directory (`Paths`) is the truth about a Pod after any crash:
     run/<container>.<n>.message       what the program left at its termination message path
     logs/<container>/<n>.log          output as CRI lines: `<RFC 3339 nano> <stdout|stderr> <F|P> <text>`
     logs/<container>/<n>.log.1 ...    older pieces after rotation, 1 is the newest of them
+    sandbox.json                      resources of the sandbox that others may have to find
 
 `pod.json` contains the version. A control plane must support running shims of older versions; fields are only ever
 added, with a default that keeps the old meaning.
@@ -44,6 +45,26 @@ OWN_NETWORK = "own"
 """A network namespace of the Pod's own, with an address on the switch."""
 HOST_NETWORK = "host"
 """The machine's network."""
+LONGEST_SEGMENT = 11
+"""Interface names have at most 15 characters, and a bridge's contains its number."""
+
+ZYGOTE_FOLDER = ".zygote"
+"""Inside the directory of all Pods."""
+ZYGOTE_SOCKET = "zygote.sock"
+HELD = "Held"
+"""Kind of the refusal when the Pod already has a running shim."""
+
+PRIVATE = ("/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp")
+"""Directories in which a container sees nothing of the machine."""
+COPY = "copy"
+"""In the directory of a writable layer: a full copy of the source, if an overlay is not possible."""
+ENVIRON = {
+    "LANG": "C.UTF-8",
+    "PYTHONUNBUFFERED": "1",
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    "PIP_REQUIRE_VIRTUALENV": "1",
+}
+"""What every Pod has from the node, and a warm zygote imports with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +254,10 @@ class Paths:
     @property
     def socket(self) -> str:
         return f"{self.directory}/shim.sock"
+
+    @property
+    def sandbox(self) -> str:
+        return f"{self.directory}/sandbox.json"
 
     def spec(self, container: str, attempt: int) -> str:
         return f"{self.directory}/run/{container}.{attempt}.spec.json"

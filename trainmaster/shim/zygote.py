@@ -20,15 +20,23 @@ from typing import NoReturn
 
 from trainmaster.shim import entry, launch, processes, wire
 from trainmaster.shim.loop import Loop
-from trainmaster.shim.protocol import Paths, SandboxSpec, decode, encode, read_whole, write_whole
+from trainmaster.shim.protocol import (
+    ENVIRON,
+    ZYGOTE_FOLDER,
+    ZYGOTE_SOCKET,
+    Paths,
+    SandboxSpec,
+    decode,
+    encode,
+    read_whole,
+    write_whole,
+)
 from trainmaster.shim.sandbox import linux
-from trainmaster.shim.sandbox.build import SandboxError, clean_up, clone_flags, describe_inherited, prepare_zygote
+from trainmaster.shim.sandbox.build import SandboxError, clone_flags, describe_inherited, prepare_zygote
+from trainmaster.shim.sandbox.cgroups import clean_up
 from trainmaster.shim.warm import conditions
 from trainmaster.shim.wire import Message
 
-FOLDER = ".zygote"
-"""Inside the directory of all Pods."""
-SOCKET = "zygote.sock"
 SPARES = 3
 """The number of spare shims."""
 _REFILL_SECONDS = 0.02
@@ -52,9 +60,9 @@ main.end()
 
 
 class Zygote:
-    def __init__(self, root: str, level: str, fingerprint: str, lock: int, name: str = SOCKET) -> None:
+    def __init__(self, root: str, level: str, fingerprint: str, lock: int, name: str = ZYGOTE_SOCKET) -> None:
         """`lock`: -1 for a warm zygote, of which there may be several."""
-        self._folder = f"{root}/{FOLDER}"
+        self._folder = f"{root}/{ZYGOTE_FOLDER}"
         self._fingerprint = fingerprint
         self._lock = lock
         self._loop = Loop()
@@ -304,7 +312,7 @@ def _execute_warm(root: str, fingerprint: str, message: Message, output: int) ->
         {name: message[name] for name in ("socket", "key", "imports", "learned", "varying", "prefix", "label")}
     )
     python = f"{message['prefix']}/bin/python3"
-    env = {"PATH": os.defpath, "HOME": "/", **conditions.ENVIRON, **conditions.WHILE_IMPORTING, **message["environ"]}
+    env = {"PATH": os.defpath, "HOME": "/", **ENVIRON, **conditions.WHILE_IMPORTING, **message["environ"]}
     os.execve(python, [python, "-c", _WARM, str(message["package"]), json.dumps(options)], env)
 
 
@@ -353,7 +361,7 @@ def main(arguments: list[str]) -> int:
         return 0
     launch.arrange_signals()
     os.closerange(3, 1024)
-    folder = f"{root}/{FOLDER}"
+    folder = f"{root}/{ZYGOTE_FOLDER}"
     os.makedirs(folder, 0o700, exist_ok=True)
     lock = os.open(f"{folder}/zygote.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -23,8 +23,8 @@ from trainmaster.node.host.hardware import measure_memory
 from trainmaster.node.host.isolation import IsolationError, decide_level, run_probe
 from trainmaster.node.shims.pod_directory import list_live
 from trainmaster.node.shims.warm import compute_budget
-from trainmaster.shim import probe
-from trainmaster.shim.probe import IsolationFinding
+from trainmaster.shim import features
+from trainmaster.shim.features import IsolationFinding
 from trainmaster.shim.protocol import PLAIN
 from trainmaster.shim.sandbox import linux
 from trainmaster.store.damages import list_damages
@@ -54,14 +54,14 @@ class MachineFacts:
 Check = Callable[[MachineFacts], list[Diagnosis]]
 
 _ADVICE = {
-    probe.USER_NAMESPACE: "allow user namespaces for ordinary users, or run the server as root",
-    probe.MOUNTS: "run as root, or where ordinary users may make user namespaces",
-    probe.OVERLAY: "needs Linux 5.11 for ordinary users; without it mount points cost a little more",
-    probe.PROCESSES: "in a nested container, /proc must not be masked",
-    probe.NETWORK: "the kernel needs veth and bridge; without them jobs share one network",
-    probe.GROUPS: "run as root, or let the service manager delegate control groups; limits are watched until then",
-    probe.KILL: "needs Linux 5.14 and a writable unified hierarchy",
-    probe.SECCOMP: "",
+    features.USER_NAMESPACE: "allow user namespaces for ordinary users, or run the server as root",
+    features.MOUNTS: "run as root, or where ordinary users may make user namespaces",
+    features.OVERLAY: "needs Linux 5.11 for ordinary users; without it mount points cost a little more",
+    features.PROCESSES: "in a nested container, /proc must not be masked",
+    features.NETWORK: "the kernel needs veth and bridge; without them jobs share one network",
+    features.GROUPS: "run as root, or let the service manager delegate control groups; limits are watched until then",
+    features.KILL: "needs Linux 5.14 and a writable unified hierarchy",
+    features.SECCOMP: "",
 }
 
 

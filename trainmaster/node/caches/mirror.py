@@ -26,8 +26,8 @@ from pathlib import Path
 
 from trainmaster.bundles.views import is_inside
 from trainmaster.node.caches.sources import CacheSource, is_left_out
+from trainmaster.shim.protocol import PRIVATE
 from trainmaster.shim.sandbox import beneath
-from trainmaster.shim.sandbox.rootfs import PRIVATE, is_below
 from trainmaster.shim.trees import TreeEntry, TreeWalk
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class _Writer:
         self._place = place
         self._real = real
         self._known = known
-        self._is_private = is_below(real, PRIVATE)
+        self._is_private = beneath.is_below(real, PRIVATE)
 
     def write(self) -> None:
         walk = TreeWalk(self._real)

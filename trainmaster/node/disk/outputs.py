@@ -34,9 +34,8 @@ from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.disk.lost_files import find_lost, list_scratch, walk_scratch
 from trainmaster.node.volumes.contract import Volume
-from trainmaster.shim.protocol import write_whole
+from trainmaster.shim.protocol import COPY, write_whole
 from trainmaster.shim.sandbox import beneath
-from trainmaster.shim.sandbox.rootfs import COPY
 from trainmaster.shim.trees import TreeEntry, TreeWalk, copy_data, remove_tree
 
 log = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from trainmaster.shim import probe
-from trainmaster.shim.probe import IsolationFinding
+from trainmaster.shim import features
+from trainmaster.shim.features import IsolationFinding
 from trainmaster.shim.protocol import FULL, PLAIN, USER, write_whole
 
 Wanted = Literal["auto", "full", "user", "plain"]
 _PROBE_SECONDS = 60.0
-_NEEDED = (probe.MOUNTS, probe.PROCESSES, probe.NETWORK)
+_NEEDED = (features.MOUNTS, features.PROCESSES, features.NETWORK)
 
 
 class IsolationError(Exception):
@@ -51,7 +51,7 @@ def decide_level(wanted: Wanted, uid: int, findings: Sequence[IsolationFinding])
     if wanted == FULL and uid != 0:
         raise IsolationError("node.isolation is full, which needs a server that runs as root; user and auto do not")
     if wanted == USER and best == FULL:
-        refused = known.get(probe.USER_NAMESPACE)
+        refused = known.get(features.USER_NAMESPACE)
         if refused is None or refused.works:
             return Isolation(USER, "set to user: Pods live in a user namespace, also under root", tuple(findings))
         raise IsolationError(f"node.isolation is user, but user namespaces are refused: {refused.detail}")
@@ -63,7 +63,7 @@ def _choose_best(uid: int, known: Mapping[str, IsolationFinding]) -> tuple[str, 
     tried = all(name in known for name in _NEEDED)
     if not tried:
         return PLAIN, "this machine has no namespaces"
-    refused = known.get(probe.USER_NAMESPACE)
+    refused = known.get(features.USER_NAMESPACE)
     if missing:
         first = refused if refused is not None and not refused.works and uid != 0 else missing[0]
         return PLAIN, f"{first.name}: {first.detail}"

@@ -23,10 +23,9 @@ from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.node.launch.sandboxes import build_names
-from trainmaster.shim.protocol import Relay
+from trainmaster.shim.protocol import LONGEST_SEGMENT, Relay
 from trainmaster.shim.sandbox.egress import INTERNET
 from trainmaster.shim.sandbox.egress import NONE as NO_EGRESS
-from trainmaster.shim.sandbox.network import LONGEST_SEGMENT
 
 POD_NETWORK = "10.244.0.0/16"
 """The switch's network. It is invisible outside the Pods, so it cannot collide with the machine's networks."""

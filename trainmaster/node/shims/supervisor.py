@@ -25,9 +25,10 @@ from trainmaster.node.shims.pod_directory import FoundPod, is_locked, read_found
 from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.node.shims.zygotes import ZygoteError, Zygotes
 from trainmaster.shim import wire
-from trainmaster.shim.entry import HELD, Held, take_lock
+from trainmaster.shim.lock import Held, take_lock
 from trainmaster.shim.processes import is_alive, kill_marked, kill_quietly
 from trainmaster.shim.protocol import (
+    HELD,
     PLAIN,
     SUB_PATHS_SINCE,
     ContainerSpec,
@@ -40,8 +41,7 @@ from trainmaster.shim.protocol import (
     encode,
     write_whole,
 )
-from trainmaster.shim.sandbox.build import clean_up
-from trainmaster.shim.sandbox.network import RECORD
+from trainmaster.shim.sandbox.cgroups import clean_up
 from trainmaster.shim.trees import remove_tree
 from trainmaster.shim.wire import Message
 
@@ -436,7 +436,7 @@ def _clear_away(uids: set[str], pods: list[Paths]) -> None:
 
 
 def _has_groups(paths: Paths) -> bool:
-    return os.path.exists(f"{paths.directory}/{RECORD}")
+    return os.path.exists(paths.sandbox)
 
 
 def _read_identity(paths: Paths) -> ProcessIdentity | None:

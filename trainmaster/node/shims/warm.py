@@ -16,8 +16,7 @@ from trainmaster.api.labels import WARM
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.shims.learned import LearnedImports
-from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
-from trainmaster.shim.warm.conditions import ENVIRON
+from trainmaster.shim.protocol import ENVIRON, FULL, PLAIN, ContainerSpec
 
 IMPORTS = ("numpy", "torch", "torch.distributed", "torch._dynamo", "torch.distributed.run")
 """The slow imports of training programs. Only imports that are known to start no threads and open nothing."""

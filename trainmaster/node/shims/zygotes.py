@@ -19,7 +19,7 @@ from pathlib import Path
 from trainmaster.node.shims.warm import WarmZygote
 from trainmaster.shim import wire
 from trainmaster.shim.processes import kill_quietly
-from trainmaster.shim.zygote import FOLDER, SOCKET
+from trainmaster.shim.protocol import ZYGOTE_FOLDER, ZYGOTE_SOCKET
 from trainmaster.version import PACKAGE
 
 log = logging.getLogger(__name__)
@@ -123,8 +123,8 @@ class Zygotes:
             self._warm[newest.key] = None  # not tried again
 
     async def _get_or_start_warm(self, warm_zygote: WarmZygote) -> socket.socket:
-        folder = str(self._root / FOLDER)
-        with wire.connect_in(folder, SOCKET) as asking:
+        folder = str(self._root / ZYGOTE_FOLDER)
+        with wire.connect_in(folder, ZYGOTE_SOCKET) as asking:
             hello = await _ask(asking, {"op": "hello"}) or {}
             name = f"warm-{warm_zygote.key}-{hello.get('token')}.sock"
             try:
@@ -190,12 +190,12 @@ class Zygotes:
         self.close()
 
     async def _get_or_start(self) -> socket.socket:
-        folder = self._root / FOLDER
+        folder = self._root / ZYGOTE_FOLDER
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         wanted = get_fingerprint()
         for _ in range(5):
             try:
-                link = wire.connect_in(str(folder), SOCKET)
+                link = wire.connect_in(str(folder), ZYGOTE_SOCKET)
             except (FileNotFoundError, ConnectionRefusedError):
                 await self._start(wanted)
                 continue
@@ -206,7 +206,7 @@ class Zygotes:
                 if found is not None:
                     log.info("zygote of another version retired", extra={"action": "node.zygote_retired"})
                     await _ask(link, {"op": "retire"})
-                    (folder / SOCKET).unlink(missing_ok=True)
+                    (folder / ZYGOTE_SOCKET).unlink(missing_ok=True)
             except BaseException:
                 link.close()
                 raise

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainmaster.shim.sandbox import linux
@@ -47,6 +48,11 @@ class MakeOptions:
     """The mode of directories, regardless of the umask."""
     directory: bool = True
     """Whether the last name is a directory; otherwise an empty file is created."""
+
+
+def is_below(path: str, places: Iterable[str]) -> bool:
+    """Compares names only."""
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def open_beneath(root: int, path: str) -> int:

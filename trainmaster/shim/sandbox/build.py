@@ -152,20 +152,6 @@ def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
     return sandbox
 
 
-def clean_up(paths: Paths) -> None:
-    """After a shim died and its processes were killed: removes what the kernel did not remove by itself."""
-    try:
-        with open(f"{paths.directory}/{network.RECORD}", "rb") as stream:
-            groups = json.load(stream)["groups"]
-    except (OSError, ValueError):
-        return  # nothing was created
-    for path in groups:
-        cgroups.kill_group(path)
-    for path in groups:
-        cgroups.remove_group(path)
-    os.unlink(f"{paths.directory}/{network.RECORD}")
-
-
 class Sandbox:
     def __init__(self, paths: Paths, pod: SandboxSpec) -> None:
         self.paths = paths
@@ -220,7 +206,7 @@ class Sandbox:
         groups = self._group.paths if self._group is not None else []
         record = {"groups": groups, **(network.build_record(_inherited.switch) if _inherited.switch >= 0 else {})}
         if groups or _inherited.switch >= 0:
-            write_whole(f"{self.paths.directory}/{network.RECORD}", json.dumps(record).encode())
+            write_whole(self.paths.sandbox, json.dumps(record).encode())
 
     @property
     def _may_return(self) -> bool:
@@ -451,7 +437,7 @@ class Sandbox:
             self._shm = -1
         if self.pod.level != PLAIN:
             self._open_layers()
-        clean_up(self.paths)
+        cgroups.clean_up(self.paths)
 
     def _open_layers(self) -> None:
         """Overlays leave directories that not even their owner may list; makes them removable."""

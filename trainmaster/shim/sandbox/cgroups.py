@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.shim.protocol import ResourceLimits
+from trainmaster.shim.protocol import Paths, ResourceLimits
 
 NODE_GROUP = "trainmaster"
 _PERIOD_US = 100_000
@@ -352,6 +353,20 @@ def _delegate(path: str, controllers: frozenset[str]) -> None:
     missing = controllers - _read_words(f"{path}/cgroup.subtree_control")
     if missing:
         _write(f"{path}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
+
+
+def clean_up(paths: Paths) -> None:
+    """After a shim died and its processes were killed: removes what the kernel did not remove by itself."""
+    try:
+        with open(paths.sandbox, "rb") as stream:
+            groups = json.load(stream)["groups"]
+    except (OSError, ValueError):
+        return  # nothing was created
+    for path in groups:
+        kill_group(path)
+    for path in groups:
+        remove_group(path)
+    os.unlink(paths.sandbox)
 
 
 def remove_group(path: str) -> None:

@@ -23,7 +23,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainmaster.shim.protocol import Relay
+from trainmaster.shim.protocol import LONGEST_SEGMENT, Paths, Relay
 from trainmaster.shim.sandbox.linux import CLONE_NEWNET, open_namespace, setns, unshare
 from trainmaster.shim.sandbox.netlink import Netlink
 
@@ -31,12 +31,8 @@ MTU = 65535
 """The maximum: no packet leaves the machine, and gloo is a quarter faster than with 1500."""
 PORTS_PER_BRIDGE = 900
 """A Linux bridge has at most 1,024 ports; some of the first one's connect the other bridges."""
-LONGEST_SEGMENT = 11
-"""Interface names have at most 15 characters, and a bridge's contains its number."""
 INTERFACE = "eth0"
 _LOOPBACK = 1
-RECORD = "sandbox.json"
-"""In the Pod's directory: resources of its sandbox that others may have to find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,7 @@ def find_switch(pids: Sequence[tuple[str, int]]) -> int | None:
     """The switch of an earlier zygote, from (Pod directory, pid of a running shim)."""
     for directory, pid in pids:
         try:
-            with open(f"{directory}/{RECORD}", "rb") as stream:
+            with open(Paths(directory).sandbox, "rb") as stream:
                 record = json.load(stream)
             handle = os.open(f"/proc/{pid}/fd/{record['switch']}", os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError, KeyError):

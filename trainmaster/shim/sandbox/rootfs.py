@@ -21,17 +21,14 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from trainmaster.shim.protocol import OVERLAY, TMPFS, Mount
+from trainmaster.shim.protocol import COPY, OVERLAY, PRIVATE, TMPFS, Mount
 from trainmaster.shim.sandbox import beneath, linux
+from trainmaster.shim.sandbox.beneath import is_below
 from trainmaster.shim.sandbox.devices import build_dev
 
 STAGE = "/sys"
 """Where the new root is assembled in the container's mount namespace. It must not be in a directory that is bound into
 the new root, or the tree would be copied into itself."""
-PRIVATE = ("/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp")
-"""Directories in which a container sees nothing of the machine."""
-COPY = "copy"
-"""In the directory of a writable layer: a full copy of the source, if an overlay is not possible."""
 _LAYERS = ".layers"
 _PROTECTED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 _DEFAULTS = linux.MS_NOSUID | linux.MS_NODEV
@@ -137,10 +134,6 @@ def sort_mounts(mounts: Iterable[Mount]) -> list[Mount]:
     """Outer mounts first; of two for one path the later wins."""
     chosen = {os.path.normpath(mount.target): mount for mount in mounts}
     return [chosen[path] for path in sorted(chosen, key=lambda path: (path.count("/"), path))]
-
-
-def is_below(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 def read_host() -> Host:

@@ -14,15 +14,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmaster.shim.protocol import ContainerSpec
+from trainmaster.shim.protocol import ENVIRON, ContainerSpec
 
-ENVIRON = {
-    "LANG": "C.UTF-8",
-    "PYTHONUNBUFFERED": "1",
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-    "PIP_REQUIRE_VIRTUALENV": "1",
-}
-"""What every Pod has from the node, and a warm zygote imports with."""
 WHILE_IMPORTING = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """A library that starts threads at import cannot be forked."""
 THREADS = "OMP_NUM_THREADS"

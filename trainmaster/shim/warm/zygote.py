@@ -20,12 +20,13 @@ from dataclasses import replace
 from typing import Any
 
 from trainmaster.shim import launch
+from trainmaster.shim.protocol import ZYGOTE_FOLDER
 from trainmaster.shim.sandbox import build as sandbox
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.warm import conditions, effects, trials, workers
 from trainmaster.shim.warm.program import OURS, WarmProgram, close_all_but, find_blas
 from trainmaster.shim.wire import Message
-from trainmaster.shim.zygote import FOLDER, Zygote, report_and_detach
+from trainmaster.shim.zygote import Zygote, report_and_detach
 
 _STANDARD = frozenset({"os", "posixpath", "genericpath", "collections.abc", "_collections_abc", "getpass", __name__})
 """Reads of a variable through these modules are attributed to their caller."""
@@ -51,7 +52,7 @@ def main(text: str) -> WarmProgram | None:
     find_blas()
     area = linux.CommandArea()
     zygote = Zygote(options["root"], str(ground["level"]), options["fingerprint"], -1, options["socket"])
-    report_and_detach(f"{options['root']}/{FOLDER}", "ready")
+    report_and_detach(f"{options['root']}/{ZYGOTE_FOLDER}", "ready")
     try:
         zygote.serve()
         return None

@@ -13,9 +13,9 @@ from trainmaster.api.meta import Object
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.images.contract import Environment
 from trainmaster.node.shims.warm import WarmSettings, WarmZygote, decide_warm
-from trainmaster.shim.protocol import FULL, PLAIN, USER, ContainerSpec, ResourceLimits
+from trainmaster.shim.protocol import ENVIRON, FULL, PLAIN, USER, ContainerSpec, ResourceLimits
 from trainmaster.shim.warm import zygote
-from trainmaster.shim.warm.conditions import ENVIRON, WarmState, find_variable, parse_command, split_report
+from trainmaster.shim.warm.conditions import WarmState, find_variable, parse_command, split_report
 
 pytestmark = pytest.mark.unit
 

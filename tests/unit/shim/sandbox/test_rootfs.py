@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from trainmaster.shim.protocol import ContainerSpec, Mount
+from trainmaster.shim.sandbox.beneath import is_below
 from trainmaster.shim.sandbox.build import list_closed
-from trainmaster.shim.sandbox.rootfs import Host, RootEntry, RootOptions, RootPlan, is_below, plan_root, sort_mounts
+from trainmaster.shim.sandbox.rootfs import Host, RootEntry, RootOptions, RootPlan, plan_root, sort_mounts
 
 pytestmark = pytest.mark.unit
 

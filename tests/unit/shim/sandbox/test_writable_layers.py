@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.shim.protocol import OVERLAY, Mount
+from trainmaster.shim.protocol import COPY, OVERLAY, Mount
 from trainmaster.shim.sandbox import linux, rootfs
 from trainmaster.shim.sandbox.rootfs import RootOptions
 
@@ -66,7 +66,7 @@ def test_where_there_can_be_no_overlay_the_layer_is_a_copy_that_is_made_once(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = Kernel(monkeypatch, refuses=True)
-    copy = tmp_path / "layer" / rootfs.COPY
+    copy = tmp_path / "layer" / COPY
     assert take(source, f"{tmp_path}/layer", scratch=tmp_path) == 8
     assert (copy / "pkg/m.py").read_text() == "m"
     assert os.readlink(copy / "link") == "pkg/m.py"
