@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from trainmaster.bundles import Bundle, pack
+from trainmaster.bundles.packing import Bundle, pack
 
 FILES, SIZE = 2000, 50_000
 FIRST_MS, AGAIN_MS, RATIO = 1000.0, 100.0, 4.0

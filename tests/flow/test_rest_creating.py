@@ -19,7 +19,7 @@ from trainmaster.api.code import CODE_DIGEST, DRIVER
 from trainmaster.api.labels import PACKAGES
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, PODS, TRAIN_JOBS
-from trainmaster.bundles import BundleStore
+from trainmaster.bundles.store import BundleStore
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.creation import code
 from trainmaster.rest.services.creation.sweeping import Sweeper

@@ -11,7 +11,7 @@ from tests.node.bench import Bench, find_status, get_ended, has_phase, is_over, 
 from tests.support.chain import make_chain
 from trainmaster.api import code
 from trainmaster.api.labels import COMPLETION_INDEX
-from trainmaster.bundles import pack
+from trainmaster.bundles.packing import pack
 from trainmaster.kit import failpoints
 from trainmaster.shim.protocol import FULL, PLAIN
 

@@ -10,9 +10,7 @@ The groups are frozen dataclasses; a field's docstring is its documentation (doc
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -418,19 +416,22 @@ def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool
     if file is None:
         return {}
     try:
-        with file.open("rb") as stream:
-            content = tomllib.load(stream)
+        content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         if required:
             raise SettingsError(f"the settings file {file} does not exist") from None
         return {}
     except OSError as error:
         raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from None
+    import tomllib  # noqa: PLC0415 - most homes have no such file
+
+    try:
+        parsed = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"the settings file {file} is not valid TOML: {error}") from None
     found = {}
     groups = {key.partition(".")[0] for key in known}
-    for group, fields in content.items():
+    for group, fields in parsed.items():
         if group not in groups:
             raise SettingsError(f"{file}: there is no group [{group}]{_nearest(group, groups)}")
         if not isinstance(fields, dict):
@@ -455,14 +456,20 @@ def read_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -
         if variable in by_variable:
             found[by_variable[variable]] = text
             continue
-        near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.85)
+        near = _list_close(variable, by_variable, 0.85)
         if near or variable.removeprefix(PREFIX).split("_")[0] in groups:
             raise SettingsError(f"environment: there is no setting {variable}{_nearest(variable, by_variable)}")
     return found
 
 
+def _list_close(word: str, candidates: typing.Iterable[str], cutoff: float) -> list[str]:
+    import difflib  # noqa: PLC0415 - only for mistakes
+
+    return difflib.get_close_matches(word, list(candidates), n=1, cutoff=cutoff)
+
+
 def _nearest(word: str, candidates: typing.Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
+    near = _list_close(word, candidates, 0.5)
     return f"; did you mean {near[0]}?" if near else "; `trainmaster config` lists them all"
 
 

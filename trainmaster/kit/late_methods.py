@@ -3,7 +3,7 @@
 `dataclass` generates and compiles five or six methods per class. A server has close to 300 dataclasses: that took half
 of its import time (150 of 340 ms), for methods most of which are never called. Used where a command and the server are
 loaded. Classes behave as before; on its first call a method replaces itself with the compiled one, so later calls cost
-nothing extra.
+nothing extra. A class without a docstring gets its name as one, without the signature, which would have to be compiled.
 
 The compiling function is private to Python. Python 3.13 no longer has it (it compiles all methods of a class at once);
 there, and wherever it is missing, this does nothing.
@@ -12,10 +12,13 @@ there, and wherever it is missing, this does nothing.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 _COMPILER = "_create_fn"
+_INSPECT = "inspect"
 
 Compiler = Callable[..., Callable[..., object]]
 """(name, parameters, lines of the body, ...) -> the function."""
@@ -29,10 +32,12 @@ def late_methods() -> Iterator[None]:
         yield
         return
     setattr(dataclasses, _COMPILER, _defer(compiler))
+    setattr(dataclasses, _INSPECT, SimpleNamespace(**{**vars(inspect), "signature": lambda _: ""}))
     try:
         yield
     finally:
         setattr(dataclasses, _COMPILER, compiler)
+        setattr(dataclasses, _INSPECT, inspect)
 
 
 def _defer(compiler: Compiler) -> Compiler:

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from trainmaster.bundles import Bundle, BundleError, BundleLimits, BundleStore, pack, packing, remembering
+from trainmaster.bundles import packing, remembering
+from trainmaster.bundles.errors import BundleError
+from trainmaster.bundles.packing import Bundle, BundleLimits, pack
+from trainmaster.bundles.store import BundleStore
 
 pytestmark = pytest.mark.unit
 

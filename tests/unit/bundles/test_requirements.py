@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.bundles import BundleError
+from trainmaster.bundles.errors import BundleError
 from trainmaster.bundles.requirements import read_requirements
 
 pytestmark = pytest.mark.unit

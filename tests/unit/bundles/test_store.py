@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.bundles import BundleStore, pack, store
+from trainmaster.bundles import store
+from trainmaster.bundles.packing import pack
+from trainmaster.bundles.store import BundleStore
 
 pytestmark = pytest.mark.unit
 

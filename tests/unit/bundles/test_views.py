@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.bundles import BundleStore, pack
+from trainmaster.bundles.packing import pack
+from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import CopyOwner, copy_tree, is_inside
 from trainmaster.node.disk.outputs import list_new
 

@@ -129,6 +129,14 @@ def test_a_python_without_that_function_is_left_as_it_is(monkeypatch: pytest.Mon
     assert vars(dataclasses) == before
 
 
+@pytest.mark.skipif(not HAS_COMPILER, reason="this Python compiles all methods of a class at once")
+def test_no_signature_is_computed_for_a_docstring() -> None:
+    with late_methods():
+        late = define()[0]
+    assert late.__doc__ == "Point"
+    assert define()[0].__doc__ != "Point"
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     x: int

@@ -6,7 +6,6 @@ MPIJob without a launcher) is refused here, because otherwise it shows only as a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -137,6 +136,8 @@ def _check_replicas(framework: V1Framework, replicas: Fields) -> Iterator[FieldE
 
 
 def _refuse_type(framework: V1Framework, path: str, name: str) -> FieldError:
+    import difflib  # noqa: PLC0415 - only for mistakes
+
     supported = sorted(framework.types)
     near = difflib.get_close_matches(name.lower(), [word.lower() for word in supported], n=1)
     error = fields.not_supported(path, name, supported)

@@ -12,7 +12,6 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import replace
-from email.utils import format_datetime
 from types import TracebackType
 
 from trainmaster.api import status
@@ -124,7 +123,7 @@ class ApiServer(EdgeServer[ApiRequest]):
             self._standing.review()
 
     def _set_date(self) -> None:
-        self._date = format_datetime(self._clock.now(), usegmt=True).encode()
+        self._date = self._clock.now().strftime("%a, %d %b %Y %H:%M:%S GMT").encode()
 
     def _forget_certificates(self) -> None:
         """The handshake checks their expiry only once, and a connection may outlive it."""

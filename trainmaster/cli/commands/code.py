@@ -17,7 +17,9 @@ from pathlib import Path
 
 from trainmaster.api import code as words
 from trainmaster.app.home.folder import HomeError
-from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
+from trainmaster.bundles.errors import BundleError
+from trainmaster.bundles.packing import BundleLimits, pack
+from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output

@@ -183,7 +183,7 @@ def _read_requirements(file: str) -> list[str]:
     if not file:
         return []
     # Imported here because most runs name no such file.
-    from trainmaster.bundles import BundleError
+    from trainmaster.bundles.errors import BundleError
     from trainmaster.bundles.requirements import read_requirements
 
     try:

@@ -10,8 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from trainmaster.api.code import MOUNT_PATH, build_annotations, build_volume
 from trainmaster.app.home.folder import Home
-from trainmaster.bundles import BundleError, BundleLimits, BundleStore, pack
+from trainmaster.bundles.errors import BundleError
 from trainmaster.bundles.ignoring import OWN_FILE
+from trainmaster.bundles.packing import BundleLimits, pack
+from trainmaster.bundles.store import BundleStore
 from trainmaster.cli import exits
 from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.spans import parse_size

@@ -26,7 +26,7 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
 )
 from trainmaster.api.status import StatusError
-from trainmaster.bundles import BundleStore
+from trainmaster.bundles.store import BundleStore
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.history.archive import ArchiveError
 from trainmaster.history.code_mentions import list_mentioned

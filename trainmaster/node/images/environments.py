@@ -30,7 +30,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.node.disk.usage import measure_tree
-from trainmaster.node.images import index, install_program
+from trainmaster.node.images import index
 from trainmaster.node.images.contract import Errand, ErrandReport, Errands, ImageError
 from trainmaster.node.images.failures import is_lasting
 from trainmaster.node.images.fetching import FOLDER, Fetch, Fetched, fetch
@@ -50,6 +50,7 @@ _AT_A_TIME = 3
 """For the owner, and for all tenants together: an installation keeps a processor and the disk busy."""
 _RETRY = BackoffPolicy(first=5.0, cap=300.0)
 _MOST_REMEMBERED = 1000
+_INSTALL_PROGRAM = str(Path(__file__).with_name("install_program.py"))
 _PIP_FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf")
 
 Tell = Callable[[str], None]
@@ -238,7 +239,7 @@ class Environments:
         return Errand(
             container=order.container,
             name=f"install-{order.namespace_uid[:13]}-{slot.parent.name}-{slot.name}",
-            argv=(str(slot / "env" / "bin" / "python3"), "-I", install_program.__file__, json.dumps(asked)),
+            argv=(str(slot / "env" / "bin" / "python3"), "-I", _INSTALL_PROGRAM, json.dumps(asked)),
             env=self._build_environ(slot, sources),
             directory=str(slot / "work"),
             mounts=self._build_mounts(slot, order, parts, [*filter(None, [pip]), *index.list_local_places(sources)]),
@@ -256,7 +257,7 @@ class Environments:
     def _build_mounts(
         self, slot: Path, order: InstallRequest, parts: Split, places: Iterable[str]
     ) -> tuple[Mount, ...]:
-        seen = [*order.shown, install_program.__file__, str(slot / "wheels")]
+        seen = [*order.shown, _INSTALL_PROGRAM, str(slot / "wheels")]
         seen += [place for place in places if os.path.exists(place)]
         mounts = [Mount(path, path, read_only=True) for path in dict.fromkeys(seen) if not path.startswith("/usr/")]
         mounts += [Mount(path, path) for path in (str(slot / "env"), str(slot / "work"))]

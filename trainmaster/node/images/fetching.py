@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.node.disk.usage import measure_tree
-from trainmaster.node.images import fetch_program
 from trainmaster.node.images.failures import find_index_problem, has_skipped_sources, is_lasting, list_fetch_failures
 
+_PROGRAM = str(Path(__file__).with_name("fetch_program.py"))
 FOLDER = "fetch"
 """Inside the slot: its output, which may contain credentials and must be removed."""
 _POLL_SECONDS = 0.5
@@ -86,7 +86,7 @@ def _run(order: Fetch, stop: threading.Event) -> Fetched:
         "options": str(options),
         "space": order.space,
     }
-    argv = [order.python, "-I", fetch_program.__file__, json.dumps(asked)]
+    argv = [order.python, "-I", _PROGRAM, json.dumps(asked)]
     with open(output, "wb") as stream:
         process = subprocess.Popen(
             argv,

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.history.test_archive import GONE, make_trainjob
 from trainmaster.api import code
 from trainmaster.api.resources import CONFIG_MAPS, PODS
-from trainmaster.bundles import BundleStore, pack
+from trainmaster.bundles.packing import pack
+from trainmaster.bundles.store import BundleStore
 from trainmaster.history.archive import FILE, Archive
 from trainmaster.history.record import RecordSources, build_record
 from trainmaster.node.disk.bundle_cleanup import BundleCleanup

@@ -12,7 +12,7 @@ import pytest
 from tests.support.deep import deep_tree
 from tests.unit.node.making import make_pod
 from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_NAME
-from trainmaster.bundles import pack
+from trainmaster.bundles.packing import pack
 from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import CopyOwner
 from trainmaster.history.lost_files import describe_lost, list_lost

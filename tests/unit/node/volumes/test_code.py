@@ -11,7 +11,7 @@ import pytest
 from tests.unit.node.making import make_pod, make_prepared
 from trainmaster.api import code as words
 from trainmaster.api.meta import Object
-from trainmaster.bundles import BundleStore
+from trainmaster.bundles.store import BundleStore
 from trainmaster.bundles.views import CopyOwner
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.fields import list_refused

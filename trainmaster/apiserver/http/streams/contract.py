@@ -74,3 +74,10 @@ class PodStreams(Protocol):
     async def attach(self, pod: Object, wanted: StreamOptions) -> RunningProgram: ...
 
     async def connect(self, pod: Object, port: int) -> Tunnel: ...
+
+
+def read_port(text: str) -> int | None:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5):
+        return None
+    port = int(text)
+    return port if 0 < port < 65536 else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from trainmaster.apiserver.http.streams.contract import PodStreamError, Tunnel
+from trainmaster.apiserver.http.streams.contract import PodStreamError, Tunnel, read_port
 from trainmaster.apiserver.http.streams.sessions import (
     MOST_STREAMS,
     Channel,
@@ -100,10 +100,3 @@ async def _copy_in(data: Channel, tunnel: Tunnel) -> None:
     while piece := await data.read():
         await tunnel.write(piece)
     tunnel.end_writing()
-
-
-def read_port(text: str) -> int | None:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        return None
-    port = int(text)
-    return port if 0 < port < 65536 else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
 
 import orjson
@@ -25,12 +25,12 @@ from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.messages import ApiRequest, header_line
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.streams import websocket
-from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOptions
-from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
-from trainmaster.apiserver.http.streams.programs import ProgramServer
-from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams, StreamSession, Wire
+from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOptions, read_port
 from trainmaster.apiserver.http.subresources.logs import choose_container, find_container_status
 from trainmaster.jobs.models.pods import Pod
+
+if TYPE_CHECKING:
+    from trainmaster.apiserver.http.streams.sessions import StreamSession, Wire
 
 SUBRESOURCES = ("exec", "attach", "portforward")
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -102,6 +102,10 @@ class StreamHandler:
         return wanted
 
     def _run(self, request: ApiRequest, pod: Object, wanted: StreamOptions, streams: PodStreams) -> UpgradeResponse:
+        # Imported here because most servers are never asked for a stream.
+        from trainmaster.apiserver.http.streams.programs import ProgramServer  # noqa: PLC0415
+        from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams  # noqa: PLC0415
+
         begin = streams.run if request.route.subresource == "exec" else streams.attach
         server = ProgramServer(wanted, lambda: begin(pod, wanted))
         if is_spdy(request):
@@ -116,6 +120,9 @@ class StreamHandler:
         )
 
     def _forward(self, request: ApiRequest, pod: Object, streams: PodStreams) -> UpgradeResponse:
+        from trainmaster.apiserver.http.streams.forwarding import Forwarder  # noqa: PLC0415 - see above
+        from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams  # noqa: PLC0415
+
         meta = pod["metadata"]
         ports = _read_ports(request.query.list_values("ports"))
         server = Forwarder(lambda port: streams.connect(pod, port), f"{meta['name']}, uid {meta['uid']}", ports)

@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.apiserver.http.streams.spdy_client import SpdyClient, split
 from tests.unit.apiserver.http.streams.test_websocket import frame
-from trainmaster.apiserver.http.streams.contract import PodStreamError, StreamOptions
-from trainmaster.apiserver.http.streams.forwarding import Forwarder, read_port
+from trainmaster.apiserver.http.streams.contract import PodStreamError, StreamOptions, read_port
+from trainmaster.apiserver.http.streams.forwarding import Forwarder
 from trainmaster.apiserver.http.streams.programs import ProgramServer, read_size
 from trainmaster.apiserver.http.streams.sessions import HIGH, MOST_STREAMS, NumberedChannels, SpdyStreams
 from trainmaster.edge.connection import FramingError
