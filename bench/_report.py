@@ -65,7 +65,9 @@ class Report:
 
 
 def _format(value: float) -> str:
-    """Three significant digits at least, never an exponent."""
+    """Three significant digits at least, never an exponent; a count as it is."""
+    if isinstance(value, int):
+        return f"{value:,}"
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

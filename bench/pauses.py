@@ -1,11 +1,9 @@
-"""The longest time that our code blocks the event loop, with 100,000 stored objects and every protection on.
+"""The longest time that the event loop is blocked, with 100,000 stored objects and every protection on.
 
 The server runs in this process; clients in another one list page by page and 50,000 at once, watch from the
 beginning, create, and delete a thousand objects. A timer of one millisecond looks at the CPU time of the loop's thread:
 what was used since it last ran is a pause for everybody else. CPU time, so that neither a busy machine nor the disk's
 fsync counts; a full garbage collection does.
-
-Promise: no pause above 50 ms.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from pathlib import Path
 
 import uvloop
 
+from bench._report import Report
 from bench.startup import OBJECTS, fill
 from trainmaster.api.meta import GVR
 from trainmaster.app.control_plane import World
@@ -34,7 +33,6 @@ from trainmaster.client.kubeconfig import load_kubeconfig
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
 
-LONGEST_MS = 50.0
 CONFIG_MAPS = GVR("", "v1", "configmaps")
 
 
@@ -163,9 +161,13 @@ def main() -> int:
         gc.disable()
         pauses = uvloop.run(measure(home))
     for name, longest in pauses.items():
-        print(f"{'ok    ' if longest <= LONGEST_MS else 'MISSED'} {name:<36} {longest:6.1f} ms "
-              f"(promised <= {LONGEST_MS:g})")  # fmt: skip
-    return 0 if max(pauses.values()) <= LONGEST_MS else 1
+        print(f"  {name:<36} {longest:6.1f} ms")
+    report = Report()
+    *others, worst = sorted(pauses, key=lambda name: pauses[name])
+    beside = f"during: {worst}; otherwise {pauses[others[0]]:.0f} to {pauses[others[-1]]:.0f} ms"
+    what = "longest pause of the event loop with 100,000 objects"
+    report.check(what, pauses[worst], at_most=50, unit=" ms", anchor=beside)
+    return report.exit_code
 
 
 if __name__ == "__main__":

@@ -1,14 +1,10 @@
-"""From asking for two ranks to their first all-reduce: warm against cold, by hand and with torchrun, in one run.
+"""From asking for two torch ranks to their first all-reduce: warm and cold Pods, by hand, and with torchrun.
 
 Needs an environment with torch (that of `make setup`, or `--prefix`). Counted is the wall time from before the first
 process is asked for (`Supervisor.create`, or posix_spawn) until the slower rank has the result of its first all-reduce,
 and beside it the processor time of the ranks up to then, which a busy machine does not change. Rounds of all kinds take
 turns, so that all see the same load. The level is that of the node (`--level`); with namespaces both Pods share the
 machine's network.
-
-Promises of issue 5: warm `python train.py` p50 <= 60 ms and >= 30 times faster than plain torchrun; torchrun with warm
-workers >= 3 times; cold Pods <= 1.1 times the same processes by hand. The exit code says whether the ratios were kept;
-the 60 ms are judged only where the load leaves a core for each rank.
 """
 
 from __future__ import annotations
@@ -26,6 +22,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+from bench._report import Report
 from tests.node.shims import Shims, supervising
 from tools.frameworks import TOOL, find_environment
 from trainmaster.node.images import layers
@@ -157,7 +154,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prefix", default=str(find_environment(TOOL) or ""), help="an environment with torch")
     parser.add_argument("--level", default=FULL if os.geteuid() == 0 else PLAIN, choices=(FULL, PLAIN))
-    parser.add_argument("--count", type=int, default=5)
+    parser.add_argument("--count", type=int, default=5, help="rounds")
     options = parser.parse_args()
     if not options.prefix:
         print("there is no environment with torch: run `make setup`, or name one with --prefix")
@@ -172,13 +169,25 @@ def main() -> int:
         middle[name] = statistics.median(walls)
         processor = statistics.median(cpu for _, cpu in rounds)
         print(f"{name:<20} p50 {middle[name]:8.1f} ms   worst {walls[-1]:8.1f}   processor p50 {processor:7.1f} ms")
-    warm, plain = middle["Pods, warm"], middle["plain torchrun"]
-    quick = plain / warm
-    elastic = plain / middle["Pod, torchrun, warm"]
-    cold = middle["Pods, cold"] / middle["ranks by hand"]
-    print(f"warm: {quick:.0f} times plain torchrun (>= 30); torchrun warm: {elastic:.1f} times (>= 3)")
-    print(f"cold: {cold:.2f} times by hand (<= 1.1); warm p50 {warm:.0f} ms (<= 60 on a quiet machine)")
-    return 0 if quick >= 30 and elastic >= 3 and cold <= 1.1 else 1
+    report = Report()
+    warm, torchrun, by_hand = middle["Pods, warm"], middle["plain torchrun"], middle["ranks by hand"]
+    beside = f"torchrun {torchrun:,.0f} ms"
+    report.check("two warm Pods to their first all-reduce, p50", warm, at_most=60, unit=" ms", anchor=beside)
+    report.check(
+        "two warm Pods to their first all-reduce, sooner than torchrun", torchrun / warm,
+        at_least=30, unit="x", anchor=f"{warm:.0f} ms, {beside}",
+    )  # fmt: skip
+    workers = middle["Pod, torchrun, warm"]
+    report.check(
+        "torchrun with warm workers to the first all-reduce, sooner than torchrun", torchrun / workers,
+        at_least=3, unit="x", anchor=f"{workers:.0f} ms, {beside}",
+    )  # fmt: skip
+    cold = middle["Pods, cold"]
+    report.check(
+        "two cold Pods to their first all-reduce, over the same processes by hand", cold / by_hand,
+        at_most=1.1, unit="x", anchor=f"{cold:,.0f} ms, by hand {by_hand:,.0f} ms",
+    )  # fmt: skip
+    return report.exit_code
 
 
 if __name__ == "__main__":

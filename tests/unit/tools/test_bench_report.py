@@ -19,11 +19,13 @@ def test_kept_and_missed_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert report.exit_code == 0
     assert not report.check("submit p99", 3.456, at_most=3, unit=" ms")
     assert report.exit_code == 1
+    assert report.check("wrong answers", 0, at_most=0)
     rows = [Row(**json.loads(line)) for line in (tmp_path / "rows").read_text().splitlines()]
     assert rows == report.rows
     assert rows == [
         Row("jobs per second", "at least 150/s", "1,234/s", "8.4/s with Kubernetes", True),
         Row("submit p99", "at most 3 ms", "3.46 ms", "", False),
+        Row("wrong answers", "at most 0", "0", "", True),
     ]
 
 
