@@ -54,11 +54,6 @@ def list_programs(mark: str) -> dict[int, str]:
     return found
 
 
-def count_warm(home: Path) -> int:
-    """Containers that were started warm, of the Pods that there are."""
-    return sum(b'"started warm' in path.read_bytes() for path in home.glob("pods/*/run/*.started.json"))
-
-
 def list_violations(home: Path, ledger: Path, mark: str) -> set[str]:
     found = set()
     for path in ledger.iterdir():

@@ -16,6 +16,7 @@ from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import WARM
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import PODS, TRAIN_JOBS
+from trainmaster.client.contract import Client
 
 SEEN = "/chaos"
 RUNTIME = "chaos"
@@ -46,6 +47,12 @@ class Job:
     """File name to how many attempts there must be, at least and at most."""
     victim: str = ""
     """What is to be killed: rank, shim, grandchild (once the program runs), or early shim (at any time)."""
+
+    async def read(self, client: Client) -> Object:
+        return await client.get(self.gvr, self.name, "default")
+
+    async def read_is_over(self, client: Client) -> bool:
+        return is_over(await self.read(client))
 
 
 def build_volume(ledger: Path) -> Object:
