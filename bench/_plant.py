@@ -31,7 +31,7 @@ from trainmaster.app.process import find_loop_factory
 from trainmaster.app.settings import Settings
 from trainmaster.app.workloads import CONTROLLERS
 from trainmaster.auth.pki import Pki
-from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
+from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions, WriteOptions
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.engine.apply import apply_in_one
 from trainmaster.engine.events import EventRecorder
@@ -44,6 +44,8 @@ from trainmaster.store.sqlite import SqliteStore
 T = TypeVar("T")
 
 JOB_SET_NAME = "jobset.sigs.k8s.io/jobset-name"
+_OPTIONS = WriteOptions(field_manager="trainmaster-node", read_only=True)
+"""As the node's agent writes."""
 NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}}
 
 
@@ -117,7 +119,9 @@ class ScriptedNode:
     async def _report(self, pod: Object, status: Object) -> None:
         meta = pod["metadata"]
         patch = {"metadata": {"uid": meta["uid"]}, "status": status}
-        await self.client.patch(PODS, meta["name"], PatchType.MERGE, patch, meta["namespace"], subresource="status")
+        await self.client.patch(
+            PODS, meta["name"], PatchType.MERGE, patch, meta["namespace"], subresource="status", options=_OPTIONS
+        )
 
 
 @dataclass

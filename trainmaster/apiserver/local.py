@@ -141,17 +141,15 @@ class LocalClient:
         options: WriteOptions | None = None,
     ) -> Object:
         kind = self._admit("patch", gvr, namespace, name, subresource)
-        call = self._call()
+        call, options = self._call(), options or WriteOptions()
         written = self._registry.patch(
-            call,
-            kind,
-            namespace,
-            name,
-            patch_type,
-            _copy(patch),
-            options or WriteOptions(),
-            subresource=subresource,
+            call, kind, namespace, name, patch_type, _copy(patch), options, subresource=subresource
         )
+        if options.read_only:
+            record = self._registry.state.find(kind, namespace, name)
+            if record is not None and record.value is written.value:
+                self.warnings.extend(call.warnings)
+                return self._registry.state.parsed.get(record)
         return self._answer(call, written.value)
 
     async def delete(self, gvr: GVR, name: str, namespace: str = "", options: DeleteOptions | None = None) -> Object:

@@ -34,6 +34,8 @@ class WriteOptions:
     """Strict, Warn or Ignore; "" is the server's default (Warn)."""
     force: bool = False
     """Server-side apply only: take over fields of other managers."""
+    read_only: bool = False
+    """The caller does not modify the answer to a patch. See `WatchOptions.read_only`."""
 
 
 @dataclass(frozen=True, slots=True)

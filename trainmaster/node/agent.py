@@ -424,7 +424,7 @@ class NodeAgent:
     async def _write(self, pod: TrackedPod, changed: Object) -> None:
         obj = pod.obj
         patch = {"metadata": {"uid": obj.uid}, "status": changed}
-        options = WriteOptions(field_manager=REPORTER)
+        options = WriteOptions(field_manager=REPORTER, read_only=True)
         new = Pod(
             await self._client.patch(
                 PODS, obj.name, PatchType.MERGE, patch, obj.namespace, subresource="status", options=options

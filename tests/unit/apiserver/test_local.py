@@ -166,6 +166,24 @@ def test_what_the_caller_holds_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
+def test_who_only_reads_shares_the_answer_to_a_patch_and_others_do_not(read_only: bool) -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            await cluster.client.create(CONFIG_MAPS, make("a"), "default")
+            options, patch = WriteOptions(read_only=read_only), {"data": {"k": "v"}}
+            answer = await cluster.client.patch(CONFIG_MAPS, "a", PatchType.MERGE, patch, "default", options=options)
+            assert answer["data"] == {"k": "v"}
+            assert (answer is cluster.view.find(CONFIG_MAPS, "default", "a")) is read_only
+            tried = WriteOptions(read_only=read_only, dry_run=True)
+            answer = await cluster.client.patch(
+                CONFIG_MAPS, "a", PatchType.MERGE, {"data": None}, "default", options=tried
+            )
+            assert "data" not in answer, "nothing was stored"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("read_only", [False, True])
 def test_who_only_reads_shares_what_a_watch_brings_and_others_do_not(read_only: bool) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
