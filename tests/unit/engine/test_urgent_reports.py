@@ -94,6 +94,49 @@ def test_a_report_about_what_is_worked_on_comes_afterwards() -> None:
     run_virtual(main())
 
 
+def make_queues_in_turns(clock: VirtualClock) -> tuple[WorkQueue[str], WorkQueue[str]]:
+    pace = QueuePace(in_turns=True)
+    return WorkQueue(clock, pace=pace), WorkQueue(clock, pace=pace)
+
+
+def test_reports_of_one_queue_are_handed_out_before_those_of_another() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        queue, other = make_queues_in_turns(clock)
+        for key in ("a", "b", "c"):
+            queue.add_report(key)
+            other.add_report(key)
+        assert await queue.get() == "a"
+        waiting = asyncio.ensure_future(other.get())
+        queue.add_report("d")
+        assert await queue.get() == "b"
+        queue.add("c")
+        assert await queue.get() == "c", "an urgent request needs no turn"
+        assert await waiting == "a", "the turn ends with the reports that there were when it began"
+        late = asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0)
+        assert not late.done()
+        assert [await other.get(), await other.get()] == ["b", "c"]
+        assert await late == "d"
+        assert clock.monotonic() == 0
+
+    run_virtual(main())
+
+
+def test_a_turn_that_nobody_ends_does_not_hold_up_others_for_ever() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        queue, other = make_queues_in_turns(clock)
+        for key in ("a", "b"):
+            queue.add_report(key)
+        other.add_report("x")
+        assert await queue.get() == "a"
+        assert await other.get() == "x"
+        assert clock.monotonic() == pytest.approx(PATIENCE)
+
+    run_virtual(main())
+
+
 CHILD = {"ownerReferences": [{"kind": "Job", "name": "j", "controller": True}]}
 
 
