@@ -36,11 +36,6 @@ class NodePolicy:
 NO_POLICY = NodePolicy()
 
 
-def is_node_policy(obj: Object) -> bool:
-    meta = obj["metadata"]
-    return (meta.get("namespace"), meta["name"]) == (NAMESPACE, NAME)
-
-
 def read_node_policy(config_map: Object | None) -> NodePolicy:
     data = (config_map or {}).get("data") or {}
     if not data:

@@ -113,10 +113,14 @@ class Manager:
 
     def _make_notice(self, gvr: GVR) -> Callable[[Object], None]:
         targets: list[tuple[WorkQueue[Request], ChangeSource, bool]] = []
+        named: dict[tuple[str, str], list[tuple[WorkQueue[Request], ChangeSource, bool]]] = {}
         for controller in self._controllers:
             queue = self._queues[controller.name]
             own = controller.kind == gvr
-            targets.extend((queue, source, own) for source in controller.sources if source.gvr == gvr)
+            for source in controller.sources:
+                if source.gvr == gvr:
+                    chosen = targets if source.only is None else named.setdefault(source.only, [])
+                    chosen.append((queue, source, own))
         owners = dict.fromkeys(source.owner for _, source, _ in targets if source.owner)
         by_owner = {kind: [one for one in targets if one[1].owner in ("", kind)] for kind in owners}
         unowned = [one for one in targets if not one[1].owner]
@@ -126,8 +130,12 @@ class Manager:
         def notice(obj: Object) -> None:
             # An object without a controller may concern any of them.
             kind = find_owner_kind(obj) if by_owner else ""
+            chosen = by_owner.get(kind, unowned) if kind else targets
+            if named:
+                meta = obj["metadata"]
+                chosen = [*chosen, *named.get((meta.get("namespace", ""), meta["name"]), ())]
             reports: dict[bool, bool] = {}
-            for queue, source, own in by_owner.get(kind, unowned) if kind else targets:
+            for queue, source, own in chosen:
                 for request in source.requests(view, obj):
                     delay = 0.0 if source.delay is wait_for_nothing else source.delay(view, obj)
                     if delay > 0:

@@ -54,6 +54,8 @@ class ChangeSource:
     owner: str = ""
     """If given, `requests` is not called for objects whose controller is of another kind. With many controllers of the
     same children, a change then costs as much as with one."""
+    only: Request | None = None
+    """If given, `requests` is called only for the object with this name: a policy that many controllers read."""
 
 
 def find_owner_kind(obj: Object) -> str:

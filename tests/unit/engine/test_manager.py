@@ -68,16 +68,25 @@ def count(metrics: Metrics, result: str) -> int:
 
 def test_a_source_of_owned_objects_hears_of_its_own_kind_and_of_orphans() -> None:
     asked: list[tuple[str, str]] = []
+    policies: list[tuple[str, str]] = []
 
     def build(kind: str) -> Controller:
         def map_child(view: View, obj: Object) -> Sequence[Request]:
             asked.append((kind, obj["metadata"]["name"]))
             return ()
 
+        def map_policy(view: View, obj: Object) -> Sequence[Request]:
+            policies.append((kind, obj["metadata"]["name"]))
+            return ()
+
         def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
             return NOTHING
 
-        return Controller(kind, CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_child, owner=kind),), kind)
+        sources = (
+            ChangeSource(CONFIG_MAPS, map_child, owner=kind),
+            ChangeSource(CONFIG_MAPS, map_policy, only=Request("default", "policy")),
+        )
+        return Controller(kind, CONFIG_MAPS, reconcile, sources, kind)
 
     def make_owned(name: str, kind: str, **fields: bool) -> Object:
         reference = {"apiVersion": "example.com/v1", "kind": kind, "name": "o", "uid": "u", **fields}
@@ -103,14 +112,16 @@ def test_a_source_of_owned_objects_hears_of_its_own_kind_and_of_orphans() -> Non
                     make_owned("of-c", "C", controller=True),
                     make_owned("not-controlled", "A"),
                     make_config("orphan"),
+                    make_config("policy"),
                 ):
                     await cluster.client.create(CONFIG_MAPS, config, "default")
                 await asyncio.sleep(1)
 
     run_virtual(main())
-    ours = {"of-a", "of-c", "not-controlled", "orphan"}
-    assert {name for kind, name in asked if kind == "A"} & ours == {"of-a", "not-controlled", "orphan"}
-    assert {name for kind, name in asked if kind == "B"} & ours == {"not-controlled", "orphan"}
+    ours = {"of-a", "of-c", "not-controlled", "orphan", "policy"}
+    assert {name for kind, name in asked if kind == "A"} & ours == {"of-a", "not-controlled", "orphan", "policy"}
+    assert {name for kind, name in asked if kind == "B"} & ours == {"not-controlled", "orphan", "policy"}
+    assert set(policies) == {("A", "policy"), ("B", "policy")}
 
 
 @pytest.mark.parametrize("in_order", [False, True], ids=["as one transaction", "in order"])

@@ -18,6 +18,9 @@ from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 
+POLICY = Request(policy.NAMESPACE, policy.NAME)
+"""The ConfigMap with the installation's policy."""
+
 
 def find_retention_runtime(view: View, job: TrainingJob) -> Object | None:
     """The live runtime if it is the one that the job started with, so that a changed TTL applies to finished jobs;
@@ -36,12 +39,12 @@ def find_retention_runtime(view: View, job: TrainingJob) -> Object | None:
 
 
 def read_retention(view: View) -> RetentionPolicy:
-    return read_policy(view.find(CONFIG_MAPS, policy.NAMESPACE, policy.NAME)).policy
+    return read_policy(view.find(CONFIG_MAPS, *POLICY)).policy
 
 
 def is_policy(obj: Fields) -> bool:
     one = ObjectModel(obj)
-    return (one.namespace, one.name) == (policy.NAMESPACE, policy.NAME)
+    return (one.namespace, one.name) == POLICY
 
 
 class FinishedByRuntime:

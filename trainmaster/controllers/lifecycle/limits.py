@@ -15,11 +15,7 @@ from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES
 from trainmaster.client.view import View
 from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
-from trainmaster.controllers.lifecycle.finish import (
-    is_policy,
-    list_all_finished,
-    read_retention,
-)
+from trainmaster.controllers.lifecycle.finish import POLICY, list_all_finished, read_retention
 from trainmaster.controllers.lifecycle.retention import RETRY
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.draft import Draft, build_delete
@@ -75,9 +71,8 @@ def map_job(view: View, obj: Object) -> Iterable[Request]:
 
 
 def map_policy(context: LifecycleContext, view: View, config_map: Object) -> Iterable[Request]:
-    if is_policy(config_map):
-        for namespace in sorted({job.namespace for job in list_all_finished(view, context.models)}):
-            yield Request("", namespace)
+    for namespace in sorted({job.namespace for job in list_all_finished(view, context.models)}):
+        yield Request("", namespace)
 
 
 def build_controller(context: LifecycleContext | None = None) -> Controller:
@@ -89,7 +84,7 @@ def build_controller(context: LifecycleContext | None = None) -> Controller:
         reporter="trainmaster-lifecycle",
         sources=(
             *(ChangeSource(model.gvr, map_job) for model in context.models),
-            ChangeSource(CONFIG_MAPS, partial(map_policy, context)),
+            ChangeSource(CONFIG_MAPS, partial(map_policy, context), only=POLICY),
         ),
     )
 

@@ -23,9 +23,9 @@ from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import WriteRefusal
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import (
+    POLICY,
     FinishedByRuntime,
     find_retention_runtime,
-    is_policy,
     list_finished,
     read_retention,
 )
@@ -131,8 +131,7 @@ def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
 
 
 def map_policy(model: type[TrainingJob], view: View, config_map: Object) -> Iterable[Request]:
-    if is_policy(config_map):
-        yield from map(_make_request, list_finished(view, model))
+    yield from map(_make_request, list_finished(view, model))
 
 
 def _make_request(job: TrainingJob) -> Request:
@@ -154,7 +153,7 @@ def build_controller(context: LifecycleContext | None = None, model: type[Traini
         sources=(
             ChangeSource(model.gvr, map_job),
             *(ChangeSource(gvr, map_runtime) for gvr in _RUNTIMES if model is TrainJob),
-            ChangeSource(CONFIG_MAPS, partial(map_policy, model)),
+            ChangeSource(CONFIG_MAPS, partial(map_policy, model), only=POLICY),
         ),
     )
 

@@ -18,7 +18,7 @@ from trainmaster.api.conditions import build_condition, list_conditions, set_con
 from trainmaster.api.devices import Device, render_lease
 from trainmaster.api.labels import DEVICES, WAITING
 from trainmaster.api.meta import Object
-from trainmaster.api.node_policy import NAME, NAMESPACE, is_node_policy, read_node_policy
+from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
 from trainmaster.api.pods.phases import OVER
 from trainmaster.api.pods.requests import GPU
 from trainmaster.api.reading import read_status
@@ -228,10 +228,6 @@ def map_node(view: View, node: Object) -> Iterable[Request]:
     return (BIND, REPORT) if node["metadata"]["name"] == NODE else ()
 
 
-def map_policy(view: View, config_map: Object) -> Iterable[Request]:
-    return (BIND,) if is_node_policy(config_map) else ()
-
-
 def wait_for_more(view: View, obj: Object) -> float:
     return REPORT_SECONDS
 
@@ -247,6 +243,6 @@ CONTROLLER = Controller(
         ChangeSource(JOB_SETS, map_any),
         *(ChangeSource(gvr, map_any) for gvr in V1_MODELS),
         ChangeSource(NODES, map_node),
-        ChangeSource(CONFIG_MAPS, map_policy),
+        ChangeSource(CONFIG_MAPS, map_any, only=Request(NAMESPACE, NAME)),
     ),
 )
