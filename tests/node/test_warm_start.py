@@ -6,6 +6,7 @@ what takes effect at exec or import time must make it cold; and a shim of a warm
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.node import warm_probes
+from tests.node.shims import LIMIT
 from tests.node.warm_pairs import IMPORTS, Pair, run, sort_lines
 from trainmaster.shim.protocol import FULL, PLAIN
 from trainmaster.version import PACKAGE
@@ -174,13 +176,88 @@ def _has(path: Path, text: str) -> bool:
         return False
 
 
+def test_an_import_for_which_the_machine_was_idle_stops_when_a_pod_starts_and_can_be_repeated(tmp_path: Path) -> None:
+    """It stops in the middle of a package that is being tried, in a child process."""
+    packages, learned = tmp_path / "packages", tmp_path / "learned"
+    packages.mkdir()
+    (packages / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    learned.write_text("slow")
+
+    def list_importing() -> list[str]:
+        found = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if _has(path, str(learned))]
+        return [path.name for path in found]
+
+    async def wait_for(count: int) -> None:
+        async with asyncio.timeout(LIMIT):
+            while len(list_importing()) != count:
+                await asyncio.sleep(0.02)
+
+    async def test(it: Pair) -> None:
+        zygotes = it.shims.supervisor.zygotes
+        slow = replace(it.wish, key="slow", learned=str(learned))
+        importing = asyncio.create_task(it.shims.supervisor.ensure_warm(slow, is_idle=True))
+        await wait_for(2)
+        assert [report.state for report in zygotes.describe_warm()][1:] == ["it is being prepared"]
+        zygotes.stop_idle_warm()
+        await importing
+        await wait_for(0)
+        assert zygotes.needs_warm(slow) and zygotes.is_warm(it.wish)
+        learned.write_text("")
+        await it.shims.supervisor.ensure_warm(slow, is_idle=True)
+        ready = Pair(it.shims, slow, it.work, 100)
+        cold, warm = await ready.both("-c", "import os; print(os.getpriority(os.PRIO_PROCESS, 0), os.nice(0))")
+        assert warm == cold, "it imported with the lowest priority"
+        zygotes.drop_all_warm()
+        assert zygotes.describe_warm() == []
+
+    run(tmp_path, test, packages=(str(packages),))
+
+
+def test_an_environment_that_disappears_under_its_zygote_is_said(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "pure.py").touch()
+
+    async def test(it: Pair) -> None:
+        script = it.write("script.py", "print('ran')\n")
+        packages.rename(tmp_path / "away")
+        ended, log, began = await it.run(it.make_spec(script), warm=True)
+        assert (ended.exited.code, log) == (0, "ran\n")
+        assert began.started.note == f"started cold: {packages} is not visible in the Pod"
+
+    run(tmp_path, test, packages=(str(packages),), imports=("pure",))
+
+
+def test_too_little_memory_for_the_imports_means_no_warm_start_and_is_said(tmp_path: Path) -> None:
+    async def test(it: Pair) -> None:
+        zygotes = it.shims.supervisor.zygotes
+        zygotes.budget = 1 << 20
+        large = replace(it.wish, key="large")
+        await it.shims.supervisor.ensure_warm(large)
+        assert zygotes.has_failed(large) and not zygotes.is_warm(large)
+        assert "and node.warm_mib allows 1" in zygotes.describe_warm()[-1].state
+        other = Pair(it.shims, large, it.work, 100)
+        _, log, began = await other.run(other.make_spec("-c", "print('ran')"), warm=True)
+        assert (log, began.started.note) == ("ran\n", "")
+
+    run(tmp_path, test)
+
+
 def test_an_import_that_starts_a_thread_or_fails_means_no_warm_start_and_nothing_worse(tmp_path: Path) -> None:
     async def test(it: Pair) -> None:
         script = it.write("script.py", "print('ran')\n")
-        bad = replace(it.wish, key="bad", imports=("no_such_module_here",))
-        await it.shims.supervisor.ensure_warm(bad)
-        other = Pair(it.shims, bad, it.work, 100)
-        ended, log, began = await other.run(other.make_spec(script), warm=True)
-        assert (ended.exited.code, log, began.started.note) == (0, "ran\n", "")
+        for number, (name, why) in enumerate(
+            {"no_such_module": "No module named", "threaded": "starts threads"}.items()
+        ):
+            bad = replace(it.wish, key=name, imports=(name,))
+            await it.shims.supervisor.ensure_warm(bad)
+            assert why in it.shims.supervisor.zygotes.describe_warm()[-1].state
+            other = Pair(it.shims, bad, it.work, 100 * (number + 1))
+            ended, log, began = await other.run(other.make_spec(script), warm=True)
+            assert (ended.exited.code, log, began.started.note) == (0, "ran\n", "")
 
-    run(tmp_path, test)
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    text = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    (packages / "threaded.py").write_text(text)
+    run(tmp_path, test, packages=(str(packages),))

@@ -18,7 +18,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from trainmaster.apiserver.admission.disk_room import StorageRoom
 from trainmaster.apiserver.http.server import ApiServer
@@ -28,7 +28,7 @@ from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control_plane import NO_PODS, ControlPlane, PodConnections, World
 from trainmaster.app.disk_watch import MIB, DiskWatch
-from trainmaster.app.home.control import serve_control
+from trainmaster.app.home.control import ControlMessage, Operation, serve_control
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
 from trainmaster.app.home.maintenance import serve_backup
@@ -69,6 +69,12 @@ def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodConnectio
     hardware, health = read_hardware(), functools.partial(read_health, home.root)
     meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=hardware, read_health=health)
     return PodConnections(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
+
+
+async def report_warm(agent: NodeAgent, _: ControlMessage) -> ControlMessage:
+    """For `doctor`."""
+    found = [asdict(report) for report in agent.runner.idle.describe()]
+    return {"budget": agent.supervisor.zygotes.budget, "found": found}
 
 
 def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
@@ -136,6 +142,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             ensure_built_ins(api.registry)
             await upgrade_tenants(LocalClient(api.registry), api.registry)
             pods = NO_PODS
+            operations: dict[str, Operation] = {"backup": functools.partial(serve_backup, store)}
             if inventory is not None:
                 damage = store.damage.describe() if store.damage is not None else ""
                 agent = await stack.enter_async_context(
@@ -144,6 +151,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
                     )
                 )
                 pods = build_pod_access(agent, home, world.clock)
+                operations["warm"] = functools.partial(report_warm, agent)
             port, notes = choose_port(home, settings)
             if store.damage is not None:
                 notes.append(store.damage.describe())
@@ -153,7 +161,6 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             home.write_port(server.address[1])
             url = _advertised_url(server)
             write_kubeconfig(home, url, pki.ca.certificate, world.ids)
-            operations = {"backup": functools.partial(serve_backup, store)}
             await stack.enter_async_context(serve_control(home.root, operations))
             rest: Mapping[str, str] = {}
             if settings.rest.enabled:

@@ -102,10 +102,10 @@ class NodeAgent:
         self._launcher = build_launcher(
             client, workloads, clock, settings, self._evict, self._errands, self._announce, usage
         )
-        self._runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
+        self.runner = PodRunner(settings, self._supervisor, self._launcher, places, clock)
         self._names = ServiceNames(client, clock, places, lambda: [pod.obj for pod in self._pods.values()])
         access = ShimAccess(self._supervisor)
-        self._performer = Performer(client, recorder, self._runner, access, clock, self._queue)
+        self._performer = Performer(client, recorder, self.runner, access, clock, self._queue)
         self._logs: CriLogReader | None = None
         beside = settings.root.parent
         actions = GuardActions(self._list_guarded, self._carry_out, self._drop_scratch, self._list_kept)
@@ -155,6 +155,7 @@ class NodeAgent:
                 scope.spawn_forever(pacer.work(), name="node.writes")
                 scope.spawn_forever(self._follow(), name="node.pods")
                 scope.spawn_forever(self._guard.work(), name="node.disk")
+                scope.spawn_forever(self.runner.idle.work(), name="node.warm")
                 for number in range(self._settings.workers):
                     scope.spawn_forever(self._work(), name=f"node.worker.{number}")
                 yield self
@@ -179,7 +180,7 @@ class NodeAgent:
         for uid, pod in tuple(self._pods.items()):
             if uid not in present:
                 self._take(pod.obj, gone=True)
-        await self._runner.sweep(present | set(self._pods) | self._errands.list_uids())
+        await self.runner.sweep(present | set(self._pods) | self._errands.list_uids())
         for obj in items:
             self._take(Pod(obj), gone=False)
         for pod in (self._expected or {}).values():
@@ -278,7 +279,7 @@ class NodeAgent:
     async def _drop_scratch(self, uid: str) -> None:
         pod = self._pods.get(uid)
         if pod is not None and pod.is_settled:
-            await self._runner.drop_scratch(uid)
+            await self.runner.drop_scratch(uid)
 
     async def _list_kept(self, namespace: str) -> list[str]:
         if self._settings.list_kept is None:
@@ -361,7 +362,7 @@ class NodeAgent:
             is_known = pod.state is not None
             if is_known:
                 return
-            pod.load(await self._runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
+            pod.load(await self.runner.load_state(pod.obj, pod.plan, self._performer.get_moment()))
         assert pod.state is not None
         self._names.check(pod.obj)
         if pod.state.ending is not None:
@@ -381,7 +382,7 @@ class NodeAgent:
         if is_finished(pod.plan, pod.state):
             await self._keep_outputs(pod)
         before = pod.obj.status
-        facts = StatusFacts(address=self._runner.find_address(pod.obj), rules=self._settings.rules)
+        facts = StatusFacts(address=self.runner.find_address(pod.obj), rules=self._settings.rules)
         after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
         if changed:
@@ -398,8 +399,8 @@ class NodeAgent:
         try:
             if ending is not None and ending.reason == EVICTED:
                 # It was evicted to free space; keeping its output would not free any.
-                await self._runner.drop_scratch(pod.uid)
-            lost = await self._runner.keep_outputs(pod.uid)
+                await self.runner.drop_scratch(pod.uid)
+            lost = await self.runner.keep_outputs(pod.uid)
         except OSError as error:
             text = f"the files in rank 0's working directory and home could not be kept: {error}"
             await self._performer.record_event(pod, "OutputsNotKept", text, warning=True)
@@ -439,7 +440,7 @@ class NodeAgent:
         if not pod.is_settled:
             pod.is_settled = True
             pod.set_all_ended()
-            await self._runner.settle(pod.uid)
+            await self.runner.settle(pod.uid)
 
     async def _confirm(self, pod: TrackedPod) -> None:
         obj = pod.obj
@@ -457,7 +458,7 @@ class NodeAgent:
             task.cancel()
         for event in pod.ends.values():
             event.set()
-        await self._runner.remove(pod.obj)
+        await self.runner.remove(pod.obj)
         self._pods.pop(pod.uid, None)
         left = self._leaving.get(pod.gang, set())
         left.discard(pod.uid)

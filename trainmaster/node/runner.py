@@ -40,7 +40,7 @@ from trainmaster.node.machine.steps import Notice, Start
 from trainmaster.node.network.addresses import EgressRoutes
 from trainmaster.node.network.leases import NetworkLeases
 from trainmaster.node.recovery import rebuild_state
-from trainmaster.node.shims.learned import Learner
+from trainmaster.node.shims.idle import Idleness, IdlePreparation
 from trainmaster.node.shims.link import ShimError, ShimGone
 from trainmaster.node.shims.supervisor import Supervisor, SupervisorError
 from trainmaster.node.shims.warm import OFF, WarmSettings, WarmZygote
@@ -134,7 +134,11 @@ class PodRunner:
         sources = list_sources(settings.model_caches, settings.environ)
         self._caches = None if settings.caches is None else CacheMirror(settings.caches, sources)
         environments = settings.environments or settings.root.parent / "environments"
-        self._warm = WarmStarts(settings.warm, settings.level, Learner(environments / "imports"), supervisor)
+        machine = Idleness()
+        self._warm = WarmStarts(
+            settings.warm, settings.level, environments / "imports", supervisor, machine.is_memory_short
+        )
+        self.idle = IdlePreparation(self._warm, supervisor, launcher.get_environment, machine, clock)
 
     async def load_state(self, pod: Pod, plan: PodPlan, now: Moment) -> PodState:
         """The state of a Pod that this process sees for the first time."""

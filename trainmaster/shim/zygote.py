@@ -43,6 +43,8 @@ _REFILL_SECONDS = 0.02
 """The delay after a request, which has priority."""
 _IDLE_SECONDS = 30.0
 """How long a zygote waits for its first connection."""
+_LOWEST = 19
+"""Of all priorities."""
 _WARM = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
@@ -307,13 +309,25 @@ def _execute_warm(root: str, fingerprint: str, message: Message, output: int) ->
     ground = describe_inherited()
     if int(ground["switch"]) >= 0:
         os.set_inheritable(int(ground["switch"]), True)
-    options = {"root": root, "fingerprint": fingerprint, "ground": ground}
+    priority = _lower_priority() if message["is_idle"] else None
+    options = {"root": root, "fingerprint": fingerprint, "ground": ground, "priority": priority}
     options.update(
         {name: message[name] for name in ("socket", "key", "imports", "learned", "varying", "prefix", "label")}
     )
     python = f"{message['prefix']}/bin/python3"
     env = {"PATH": os.defpath, "HOME": "/", **ENVIRON, **conditions.WHILE_IMPORTING, **message["environ"]}
     os.execve(python, [python, "-c", _WARM, str(message["package"]), json.dumps(options)], env)
+
+
+def _lower_priority() -> int | None:
+    """Returns the priority to go back to. None, and nothing is changed, if this process could not go back."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, before - 1)
+    except PermissionError:
+        return None
+    os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
+    return before
 
 
 def _fork(flags: int) -> int:

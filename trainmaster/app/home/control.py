@@ -1,8 +1,8 @@
 """The control socket, for operations of the running server that are not part of the Kubernetes API.
 
 One request per connection, one JSON line in each direction. Only the owner can access the home, so the file system is
-the access control. Currently there is one operation, `backup`: the store's file is open in exclusive mode, so only the
-server itself can copy it.
+the access control. `backup` copies the store: its file is open in exclusive mode, so only the server itself can do it.
+`warm` reports which interpreters are prepared.
 
 The path of a socket is limited to 107 bytes, and that of a home is not, so both sides access it through an open
 directory.

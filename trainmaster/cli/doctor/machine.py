@@ -12,11 +12,12 @@ import platform
 import shlex
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from trainmaster.app.home.control import ControlError, ControlMessage, ask
 from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Settings
 from trainmaster.node.host.hardware import measure_memory
@@ -33,6 +34,8 @@ from trainmaster.version import __version__
 State = Literal["ok", "note", "problem"]
 _GIB = 1 << 30
 _LITTLE_DISK = 2 * _GIB
+_PATIENCE = 2.0
+"""Seconds for an answer of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +111,28 @@ def check_warm(patient: MachineFacts) -> list[Diagnosis]:
     whose = "of the running server" if server is not None and server.warm else "node.warm"
     if wanted == "off":
         return [Diagnosis("warm start", "ok", f"off ({whose})")]
-    budget = compute_budget(patient.settings.node.warm_mib, measure_memory())
+    reply = _ask_about_warm(patient.home) if server is not None else {}
+    budget = int(reply.get("budget", compute_budget(patient.settings.node.warm_mib, measure_memory())))
     if not budget:
         seen = f"auto ({whose}), but this machine has too little memory for it"
         return [Diagnosis("warm start", "note", seen, "set node.warm_mib to try it nevertheless")]
-    if importlib.util.find_spec("torch") is None:
+    if not reply and importlib.util.find_spec("torch") is None:
         seen = f"auto ({whose}), but this environment has no torch: only Pods with one that has it start warm"
         return [Diagnosis("warm start", "note", seen, "see docs/warm-start.md")]
     seen = f"auto ({whose}): Python programs start with torch imported, in up to {budget >> 20} MiB"
-    return [Diagnosis("warm start", "ok", seen)]
+    return [Diagnosis("warm start", "ok", seen), *map(_describe_prepared, reply.get("found", ()))]
+
+
+def _describe_prepared(entry: Mapping[str, Any]) -> Diagnosis:
+    seen = f"{entry['environment']} in namespace {entry['namespace']}: {entry['state']}"
+    return Diagnosis("warm environment", "ok" if entry["is_ready"] else "note", seen)
+
+
+def _ask_about_warm(home: Home) -> ControlMessage:
+    try:
+        return ask(home.root, {"operation": "warm"}, timeout=_PATIENCE)
+    except (OSError, ValueError, ControlError):
+        return {}  # it is starting, or has another version
 
 
 def check_disk(patient: MachineFacts) -> list[Diagnosis]:

@@ -125,14 +125,8 @@ class Images:
             is_launcher = await self.gangs.is_launcher(pod)
         found = await self._get_environment(rule, asked, table, pod, container, tell)
         gang = await self.gangs.make(pod) if rule.gang or is_launcher else ""
-        layer = self._make_shared(found)
-        own = () if found.made is None else (f"{found.prefix}/bin",)
-        return Environment(
-            prefix=found.prefix,
-            programs=(f"{layer}/bin", *own, *self._list_programs(found.below)),
-            layer=layer,
-            packages=(*found.base.packages, *self._list_sources(found.below)),
-            made=found.made is not None,
+        return replace(
+            self._build_environment(found),
             command=rule.command,
             default_args=rule.default_args,
             stand_ins=rule.stand_ins,
@@ -142,6 +136,21 @@ class Images:
             home=rule.home,
             shown=(*rule.shown, *self._list_shown(found.below)),
             note=_describe(image, (*rule.packages, *asked), rule, found.prefix),
+        )
+
+    def get_existing(self, prefix: str) -> Environment:
+        """An environment by its directory; "" is that of the server. Raises ImageError if there is none."""
+        return self._build_environment(_Found(self._read_base(prefix or self._settings.prefix)))
+
+    def _build_environment(self, found: _Found) -> Environment:
+        layer = self._make_shared(found)
+        own = () if found.made is None else (f"{found.prefix}/bin",)
+        return Environment(
+            prefix=found.prefix,
+            programs=(f"{layer}/bin", *own, *self._list_programs(found.below)),
+            layer=layer,
+            packages=(*found.base.packages, *self._list_sources(found.below)),
+            made=found.made is not None,
         )
 
     def _list_shown(self, below: Base) -> tuple[str, ...]:

@@ -145,6 +145,10 @@ class Launcher:
             scope.spawn_forever(self._images.follow(self._clock), name="launcher.environments")
             yield self
 
+    def get_environment(self, prefix: str) -> Environment:
+        """See `Images.get_existing`."""
+        return self._images.get_existing(prefix)
+
     # Before the start
 
     async def prepare(self, pod: Pod, site: Site) -> Prepared:

@@ -89,7 +89,7 @@ class Supervisor:
         """`warm_budget`: bytes of memory for all warm zygotes."""
         self._root = root
         self._notify = notify
-        self._zygotes = Zygotes(root, level, warm_budget)
+        self.zygotes = Zygotes(root, level, warm_budget)
         self._links: dict[str, ShimLink] = {}
         self._scope = Scope("supervisor")
         self._sweep: asyncio.Task[None] | None = None
@@ -109,11 +109,11 @@ class Supervisor:
         try:
             await self._scope.__aexit__(*error)
         finally:
-            self._zygotes.close()
+            self.zygotes.close()
 
     async def _warm_up(self) -> None:
         try:
-            await self._zygotes.connect()
+            await self.zygotes.connect()
         except ZygoteError as error:
             log.warning("no zygote", extra={"action": "node.no_zygote", "error": str(error)})
 
@@ -148,19 +148,15 @@ class Supervisor:
         except (ZygoteError, ShimError) as error:
             raise SupervisorError(str(error)) from error
 
-    def is_warm(self, warm_zygote: WarmZygote) -> bool:
-        """Whether Pods can be forked from it now."""
-        return self._zygotes.is_warm(warm_zygote)
-
     def prepare_warm(self, warm_zygote: WarmZygote) -> None:
         """Starts it in the background, for the Pods that come when it is ready."""
-        if self._zygotes.needs_warm(warm_zygote):
+        if self.zygotes.needs_warm(warm_zygote):
             self._scope.spawn_guarded(self.ensure_warm(warm_zygote), name="supervisor.warm")
 
-    async def ensure_warm(self, warm_zygote: WarmZygote) -> None:
-        """Returns when it is ready or has failed."""
-        if self._zygotes.needs_warm(warm_zygote):
-            await self._zygotes.start_warm(warm_zygote)
+    async def ensure_warm(self, warm_zygote: WarmZygote, *, is_idle: bool = False) -> None:
+        """Returns when it is ready or has failed, or was stopped: `is_idle` lets it import only until a Pod starts."""
+        if self.zygotes.needs_warm(warm_zygote):
+            await self.zygotes.start_warm(warm_zygote, is_idle=is_idle)
 
     async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], warm_zygote: WarmZygote | None) -> None:
         for number in range(_TRIES):
@@ -188,8 +184,8 @@ class Supervisor:
         try:
             ours.setblocking(False)
             message = {"op": "pod", "dir": paths.directory, "start": starts}
-            if warm_zygote is None or not self._zygotes.send_warm(warm_zygote, message, theirs.fileno()):
-                await self._zygotes.send(message, theirs.fileno())
+            if warm_zygote is None or not self.zygotes.send_warm(warm_zygote, message, theirs.fileno()):
+                await self.zygotes.send(message, theirs.fileno())
         except BaseException:
             ours.close()
             raise

@@ -56,6 +56,8 @@ class WarmZygote:
     """The layer whose interpreter it runs."""
     imports: tuple[str, ...]
     label: str
+    """The environment."""
+    namespace: str = ""
     learned: str = ""
     """A file with more modules, which earlier programs have imported."""
     environ: tuple[tuple[str, str], ...] = ()
@@ -94,18 +96,32 @@ def decide_warm(
         return None
     if spec.limits.memory and level != FULL:
         return None  # pages shared with the zygote would count towards its memory limit
+    if learned is None or level == PLAIN:  # there, every Pod has another home
+        return build_zygote(pod.namespace, image, settings)
+    environ = tuple((name, spec.env[name]) for name in _CONTEXT if name in spec.env)
+    same = {*_CONTEXT, *ENVIRON}
+    varying = tuple(dict.fromkeys((*(name for name in spec.env if name not in same), *_OF_WORKERS)))
+    return build_zygote(pod.namespace, image, settings, learned, environ, varying)
+
+
+def build_zygote(
+    namespace: str,
+    image: Environment,
+    settings: WarmSettings,
+    learned: LearnedImports | None = None,
+    environ: tuple[tuple[str, str], ...] = (),
+    varying: tuple[str, ...] = (),
+) -> WarmZygote | None:
+    """None if the environment has nothing that is worth it. `environ`, `varying`: only with what was learned."""
     if settings.mark and not _has(image, settings.mark):
         return None
     imports = tuple(name for name in settings.imports if not settings.mark or _has(image, name.partition(".")[0]))
     stamp = [str(os.stat(place).st_mtime_ns) for place in image.packages if os.path.isdir(place)]
-    parts = [image.layer, pod.namespace, *imports, *stamp]
-    if learned is None or level == PLAIN:  # there, every Pod has another home
-        return WarmZygote(_hash(parts), image.layer, imports, image.prefix)
-    environ = tuple((name, spec.env[name]) for name in _CONTEXT if name in spec.env)
+    parts = [image.layer, namespace, *imports, *stamp]
+    if learned is None:
+        return WarmZygote(_hash(parts), image.layer, imports, image.prefix, namespace)
     key = _hash([*parts, learned.digest, *(f"{name}={value}" for name, value in environ)])
-    same = {*_CONTEXT, *ENVIRON}
-    varying = tuple(dict.fromkeys((*(name for name in spec.env if name not in same), *_OF_WORKERS)))
-    return WarmZygote(key, image.layer, imports, image.prefix, learned.path, environ, varying)
+    return WarmZygote(key, image.layer, imports, image.prefix, namespace, learned.path, environ, varying)
 
 
 def _hash(parts: list[str]) -> str:

@@ -14,6 +14,8 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.node.shims.warm import WarmZygote
@@ -49,15 +51,63 @@ class ZygoteError(Exception):
     """No zygote is available; the text says why."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """A warm zygote: it imports, is ready, or has failed and is not tried again."""
+
+    zygote: WarmZygote
+    link: socket.socket | None = None
+    failure: str = ""
+    is_idle: bool = False
+    """It may use the CPU only while nothing else needs it."""
+    pid: int = 0
+    """While it imports."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmReport:
+    """For people."""
+
+    namespace: str
+    environment: str
+    state: str
+    is_ready: bool = False
+
+
+def _describe(known: _Known, size: int | None) -> str:
+    if known.failure:
+        return f"not prepared: {known.failure}"
+    if size is None:
+        return "it is being prepared"
+    more = ", and what earlier programs imported" if known.zygote.learned else ""
+    return f"prepared ({', '.join(known.zygote.imports)}{more}; {size >> 20} MiB)"
+
+
+def _build_request(warm_zygote: WarmZygote, name: str, *, is_idle: bool) -> wire.Message:
+    return {
+        "op": "warm",
+        "socket": name,
+        "package": _PACKAGE,
+        "is_idle": is_idle,
+        "key": warm_zygote.key,
+        "prefix": warm_zygote.prefix,
+        "imports": list(warm_zygote.imports),
+        "learned": warm_zygote.learned,
+        "environ": dict(warm_zygote.environ),
+        "varying": list(warm_zygote.varying),
+        "label": warm_zygote.label,
+    }
+
+
 class Zygotes:
     def __init__(self, root: Path, level: str, warm_budget: int) -> None:
         self._root = root
         self._level = level
-        self._budget = warm_budget
+        self.budget = warm_budget
         self._link: socket.socket | None = None
         self._turn = asyncio.Lock()
-        self._warm: dict[str, socket.socket | None] = {}
-        """Warm zygotes by key, the most recently used last; None: it is starting, or failed."""
+        self._warm: dict[str, _Known] = {}
+        """By key, the most recently used last."""
 
     def close(self) -> None:
         """Disconnects from the zygote, which lives on while it has shims."""
@@ -75,55 +125,96 @@ class Zygotes:
         return warm_zygote.key not in self._warm
 
     def is_warm(self, warm_zygote: WarmZygote) -> bool:
-        return self._warm.get(warm_zygote.key) is not None
+        known = self._warm.get(warm_zygote.key)
+        return known is not None and known.link is not None
+
+    def has_failed(self, warm_zygote: WarmZygote) -> bool:
+        known = self._warm.get(warm_zygote.key)
+        return known is not None and bool(known.failure)
+
+    def has_room(self) -> bool:
+        """Whether the budget probably allows another one."""
+        sizes = self._measure()
+        return len(sizes) < _MOST_WARM and sum(sizes.values()) + max(sizes.values(), default=0) <= self.budget
+
+    def describe_warm(self) -> list[WarmReport]:
+        sizes = self._measure()
+        return [
+            WarmReport(known.zygote.namespace, known.zygote.label, _describe(known, sizes.get(key)), key in sizes)
+            for key, known in self._warm.items()
+        ]
 
     def send_warm(self, warm_zygote: WarmZygote, message: wire.Message, fd: int) -> bool:
         """False if there is none yet, or it is gone; the Pod is then forked from the ordinary one."""
-        link = self._warm.get(warm_zygote.key)
-        if link is None:
+        known = self._warm.get(warm_zygote.key)
+        if known is None or known.link is None:
             return False
         try:
-            wire.send(link, message, [fd])
+            wire.send(known.link, message, [fd])
         except OSError:
             self._drop_warm(warm_zygote.key)
             return False
         self._warm[warm_zygote.key] = self._warm.pop(warm_zygote.key)
         return True
 
-    async def start_warm(self, warm_zygote: WarmZygote) -> None:
+    async def start_warm(self, warm_zygote: WarmZygote, *, is_idle: bool = False) -> None:
         """Finds or starts it; takes as long as its imports. Errors are logged, and it is not retried."""
-        self._warm[warm_zygote.key] = None
-        base = await self.connect()
+        known = self._warm[warm_zygote.key] = _Known(warm_zygote, is_idle=is_idle)
         try:
-            link = await self._get_or_start_warm(warm_zygote)
+            base = await self.connect()
+            link = await self._get_or_start_warm(known)
         except (ZygoteError, OSError, wire.WireError) as error:
-            log.warning(
-                "no warm start", extra={"action": "node.no_warm", "label": warm_zygote.label, "error": str(error)}
-            )
+            if self._warm.get(warm_zygote.key) is known:
+                self._fail(known, str(error))
             return
-        if self._link is not base:
+        if self._link is not base or self._warm.get(warm_zygote.key) is not known:
             link.close()
-            self._warm.pop(warm_zygote.key, None)
+            if self._warm.get(warm_zygote.key) is known:
+                del self._warm[warm_zygote.key]
             return
-        self._warm[warm_zygote.key] = link
+        known.link = link
         asyncio.get_running_loop().add_reader(link.fileno(), self._drop_warm, warm_zygote.key)
-        self._keep_within_budget(warm_zygote)
+        self._keep_within_budget(known)
 
-    def _keep_within_budget(self, newest: WarmZygote) -> None:
+    def stop_idle_warm(self) -> None:
+        """A Pod needs the CPU now: what is imported only because the machine was idle is stopped, to be tried again."""
+        for key, known in tuple(self._warm.items()):
+            if known.is_idle and known.link is None and not known.failure:
+                del self._warm[key]
+                if known.pid:
+                    kill_quietly(known.pid)
+
+    def drop_all_warm(self) -> None:
+        """Gives their memory back. They end with their last Pods."""
+        for key, known in tuple(self._warm.items()):
+            if known.link is not None:
+                self._drop_warm(key)
+
+    def _fail(self, known: _Known, why: str) -> None:
+        label = known.zygote.label
+        log.warning("no warm start", extra={"action": "node.no_warm", "label": label, "error": why})
+        known.failure = why
+
+    def _measure(self) -> dict[str, int]:
+        links = {key: known.link for key, known in self._warm.items()}
+        return {key: _measure_own_memory(link) for key, link in links.items() if link is not None}
+
+    def _keep_within_budget(self, newest: _Known) -> None:
         """Stops the least recently used ones, but not the newest, unless it exceeds the budget alone."""
-        sizes = {key: _measure_own_memory(link) for key, link in self._warm.items() if link is not None}
-        while len(sizes) > 1 and (len(sizes) > _MOST_WARM or sum(sizes.values()) > self._budget):
+        sizes = self._measure()
+        while len(sizes) > 1 and (len(sizes) > _MOST_WARM or sum(sizes.values()) > self.budget):
             oldest = next(iter(sizes))
             sizes.pop(oldest)
             self._drop_warm(oldest)
-        if (size := sizes[newest.key]) > self._budget:
-            text = f"its imports take {size >> 20} MiB, and node.warm_mib allows {self._budget >> 20}"
-            log.warning("no warm start", extra={"action": "node.no_warm", "label": newest.label, "error": text})
-            self._drop_warm(newest.key)
-            self._warm[newest.key] = None  # not tried again
+        key = newest.zygote.key
+        if (size := sizes[key]) > self.budget:
+            self._drop_warm(key)
+            self._warm[key] = _Known(newest.zygote)
+            text = f"its imports take {size >> 20} MiB, and node.warm_mib allows {self.budget >> 20}"
+            self._fail(self._warm[key], text)
 
-    async def _get_or_start_warm(self, warm_zygote: WarmZygote) -> socket.socket:
-        folder = str(self._root / ZYGOTE_FOLDER)
+    async def _get_or_start_warm(self, known: _Known) -> socket.socket:
+        warm_zygote, folder = known.zygote, str(self._root / ZYGOTE_FOLDER)
         with wire.connect_in(folder, ZYGOTE_SOCKET) as asking:
             hello = await _ask(asking, {"op": "hello"}) or {}
             name = f"warm-{warm_zygote.key}-{hello.get('token')}.sock"
@@ -133,35 +224,33 @@ class Zygotes:
                 log.debug("starting a warm zygote", extra={"label": warm_zygote.label})
             reader, writer = os.pipe2(os.O_CLOEXEC)
             try:
-                fields = {
-                    "prefix": warm_zygote.prefix,
-                    "imports": list(warm_zygote.imports),
-                    "learned": warm_zygote.learned,
-                    "environ": dict(warm_zygote.environ),
-                    "varying": list(warm_zygote.varying),
-                    "label": warm_zygote.label,
-                }
-                message = {"op": "warm", "socket": name, "key": warm_zygote.key, "package": _PACKAGE, **fields}
-                wire.send(asking, message, [writer])
+                message = _build_request(warm_zygote, name, is_idle=known.is_idle)
+                answer = await _ask(asking, message, [writer]) or {}
                 os.close(writer)
                 writer = -1
                 os.set_blocking(reader, False)
+                known.pid = int(answer.get("pid", 0))
+                if self._warm.get(warm_zygote.key) is not known:
+                    raise ZygoteError("it was stopped")
                 words = await _read_to_end(reader, _WARM_LIMIT)
+                known.pid = 0
             except TimeoutError:
                 raise ZygoteError(f"imports took longer than {_WARM_LIMIT:.0f} s") from None
             finally:
                 os.close(reader)
                 if writer >= 0:
                     os.close(writer)
+                if known.pid:  # it has not ended: nobody waits for it any more
+                    kill_quietly(known.pid)
         if b'"ready"' not in words:
             raise ZygoteError(words.decode(errors="replace").strip()[-500:] or "it ended without a word")
         return wire.connect_in(folder, name)
 
     def _drop_warm(self, key: str) -> None:
-        link = self._warm.pop(key, None)
-        if link is not None:
-            asyncio.get_running_loop().remove_reader(link.fileno())
-            link.close()
+        known = self._warm.pop(key, None)
+        if known is not None and known.link is not None:
+            asyncio.get_running_loop().remove_reader(known.link.fileno())
+            known.link.close()
 
     async def send(self, message: wire.Message, fd: int) -> None:
         """Sends a request and a descriptor to a running zygote. Raises ZygoteError if none can be started."""
@@ -277,13 +366,13 @@ def _settle(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-async def _ask(link: socket.socket, message: wire.Message) -> wire.Message | None:
+async def _ask(link: socket.socket, message: wire.Message, fds: Sequence[int] = ()) -> wire.Message | None:
     """None if it is gone or does not answer in time."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(link.fileno(), _settle, ready)
     try:
-        wire.send(link, message)
+        wire.send(link, message, list(fds))
         async with asyncio.timeout(_START_LIMIT):
             await ready
         return wire.receive(link)[0]

@@ -47,6 +47,8 @@ def main(text: str) -> WarmProgram | None:
     linux.keep_thread_number()
     sandbox.restore_inherited(ground)
     state = load(options)
+    if options["priority"] is not None:
+        os.setpriority(os.PRIO_PROCESS, 0, options["priority"])
     ours = tuple(name for name in sys.modules if name.partition(".")[0] == OURS)
     conditions.set_warm_state(replace(state, modules=ours))
     find_blas()

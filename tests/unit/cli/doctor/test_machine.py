@@ -11,7 +11,7 @@ import trainmaster
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.app.settings import Settings
 from trainmaster.cli.doctor import machine
-from trainmaster.cli.doctor.machine import MachineFacts, check_kubectl, check_privacy, check_server
+from trainmaster.cli.doctor.machine import MachineFacts, check_kubectl, check_privacy, check_server, check_warm
 
 pytestmark = pytest.mark.unit
 
@@ -54,3 +54,24 @@ def test_a_missing_kubectl_is_no_problem(
     monkeypatch.setenv("PATH", str(tmp_path))
     (found,) = check_kubectl(patient)
     assert (found.state, found.seen) == ("note", "not installed")
+
+
+def test_the_running_server_says_what_is_prepared_and_why_not(
+    patient: MachineFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = {"environment": "/env", "namespace": "default", "state": "prepared (torch; 130 MiB)", "is_ready": True}
+    waits = {"environment": "/old", "namespace": "team", "state": "not prepared: it has no torch", "is_ready": False}
+    monkeypatch.setattr(machine, "ask", lambda *_, **__: {"budget": 512 << 20, "found": [ready, waits]})
+    with patient.home.hold(ServerInfo(os.getpid(), trainmaster.__version__, "x", warm="auto")):
+        first, *others = check_warm(patient)
+    assert "in up to 512 MiB" in first.seen
+    assert [(one.state, one.seen) for one in others] == [
+        ("ok", "/env in namespace default: prepared (torch; 130 MiB)"),
+        ("note", "/old in namespace team: not prepared: it has no torch"),
+    ]
+
+
+def test_a_server_that_does_not_answer_leaves_the_setting(patient: MachineFacts) -> None:
+    with patient.home.hold(ServerInfo(os.getpid(), trainmaster.__version__, "x", warm="auto")):
+        (found,) = check_warm(patient)
+    assert found.seen.startswith("auto (of the running server)")
