@@ -155,7 +155,7 @@ class NodeAgent:
                 scope.spawn_forever(pacer.work(), name="node.writes")
                 scope.spawn_forever(self._follow(), name="node.pods")
                 scope.spawn_forever(self._guard.work(), name="node.disk")
-                scope.spawn_forever(self.runner.idle.work(), name="node.warm")
+                scope.spawn_guarded(self.runner.idle.work(), name="node.warm")
                 for number in range(self._settings.workers):
                     scope.spawn_forever(self._work(), name=f"node.worker.{number}")
                 yield self

@@ -98,9 +98,15 @@ def read_free_memory() -> int:
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
             limit = _read_number(_GROUPS / "memory.max", _UNLIMITED)
-            used = _read_number(_GROUPS / "memory.current", 0)
+            used = _read_number(_GROUPS / "memory.current", 0) - _read_reclaimable()
             return free if limit == _UNLIMITED else min(free, max(0, limit - used))
     return _UNLIMITED
+
+
+def _read_reclaimable() -> int:
+    """File cache of the container around us, which the kernel drops when memory is needed."""
+    lines = (line.split() for line in _read(_GROUPS / "memory.stat").splitlines())
+    return next((int(words[1]) for words in lines if words[0] == "inactive_file"), 0)
 
 
 def _count_processes() -> int:
