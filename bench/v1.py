@@ -26,6 +26,7 @@ from pathlib import Path
 
 from bench import _plant
 from bench._load import NAMESPACE, WORKLOADS, Load, drive_from_outside, make_pytorchjob, percentile
+from bench._report import Report
 from bench.lifecycles import NODES, cpu_seconds, show
 from bench.real_jobs import Watcher, has_phase, make_job
 from bench.retention import Expiring, measure_lateness
@@ -108,8 +109,8 @@ async def start_once(client: Client, watcher: Watcher, gvr: GVR, job: Object) ->
     return taken
 
 
-async def measure_starts(kubeconfig: Path, level: str, count: int) -> float:
-    """The ratio of the medians of both kinds."""
+async def measure_starts(kubeconfig: Path, count: int) -> tuple[float, str]:
+    """The ratio of the medians of both kinds, and these."""
     command = ("/bin/sleep", "1000")
     kinds: dict[str, tuple[GVR, Callable[[str], Object]]] = {
         "TrainJob": (TRAIN_JOBS, lambda name: make_job(name, *command, nodes=RANKS)),
@@ -129,19 +130,17 @@ async def measure_starts(kubeconfig: Path, level: str, count: int) -> float:
     finally:
         await client.close()
     p50 = {kind: percentile(walls, 0.5) for kind, walls in taken.items()}
-    ratio = p50["PyTorchJob"] / p50["TrainJob"]
-    print(f"  {level}: {RANKS} ranks executed, p50: TrainJob {p50['TrainJob']:.1f} ms, ", end="")
-    print(f"PyTorchJob {p50['PyTorchJob']:.1f} ms: {ratio:.2f}x", flush=True)
-    return ratio
+    anchor = f"p50 {p50['PyTorchJob']:.1f} and {p50['TrainJob']:.1f} ms"
+    return p50["PyTorchJob"] / p50["TrainJob"], anchor
 
 
-def start_real_jobs(level: str, count: int) -> float:
+def start_real_jobs(level: str, count: int) -> tuple[float, str]:
     with tempfile.TemporaryDirectory(prefix="tm-bench-") as folder:
         home = Path(folder) / "home"
         home.mkdir(mode=0o700)
         (home / "config.toml").write_text(f'[node]\nisolation = "{level}"\n')
         with start_server(home) as server:
-            return asyncio.run(measure_starts(server.kubeconfig, level, count))
+            return asyncio.run(measure_starts(server.kubeconfig, count))
 
 
 def main() -> int:
@@ -154,27 +153,25 @@ def main() -> int:
     parser.add_argument("--levels", default="plain,full" if os.geteuid() == 0 else "plain", help="of isolation")
     parser.add_argument("--ours-only", action="store_true", help="leave out training-operator")
     options = parser.parse_args()
-    kept = []
-
-    def promise(text: str, value: float, limit: float, *, is_kept: bool) -> None:
-        kept.append(is_kept)
-        sign = ">=" if text.startswith("times") else "<="
-        print(f"{'ok    ' if is_kept else 'MISSED'} {text:<44} {value:8.2f}  (promised {sign} {limit:g})", flush=True)
-
+    report = Report()
     print(f"  load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as name:
         folder = Path(name)
         ours, cost = _plant.run(measure_ours(folder / "many", options.jobs, options.clients, options.rounds))
         late = _plant.run(measure_ttl(folder / "ttl", options.jobs))
-    promise("CPU ms of a job of one Master", cost, CPU_MS, is_kept=cost <= CPU_MS)
-    promise("p99 ms that finished jobs are deleted late", late, LATE_MS, is_kept=late <= LATE_MS)
+    report.check("CPU time of a PyTorchJob with one Master", cost, at_most=CPU_MS, unit=" ms")
+    what = f"deletion of {options.jobs:,} PyTorchJobs after their TTL, lateness p99"
+    report.check(what, late, at_most=LATE_MS, unit=" ms")
     for level in options.levels.split(","):
-        ratio = start_real_jobs(level, options.starts)
-        promise(f"start over that of a TrainJob, {level}", ratio, START_RATIO, is_kept=ratio <= START_RATIO)
+        ratio, anchor = start_real_jobs(level, options.starts)
+        what = f"start of a Master and two Workers ({level}), compared with a TrainJob of three nodes"
+        report.check(what, ratio, at_most=START_RATIO, unit="x", anchor=anchor)
     if not options.ours_only:
-        times = ours / measure_operator(options.operator_jobs, options.clients)
-        promise("times the rate of training-operator", times, RATIO, is_kept=times >= RATIO)
-    return 0 if all(kept) else 1
+        theirs = measure_operator(options.operator_jobs, options.clients)
+        anchor = f"{ours:.0f}/s and {theirs:.1f}/s, both over TLS"
+        what = "PyTorchJobs per second, compared with training-operator"
+        report.check(what, ours / theirs, at_least=RATIO, unit="x", anchor=anchor)
+    return report.exit_code
 
 
 if __name__ == "__main__":
