@@ -97,14 +97,18 @@ class ObjectRegistry:
         return self.state.catalogue
 
     @asynccontextmanager
-    async def running(self, root_ca: str = "") -> AsyncIterator[None]:
-        """Creates the initial namespaces and runs garbage collection during the block."""
+    async def running(self, root_ca: str = "", *, has_definitions: bool = True) -> AsyncIterator[None]:
+        """Creates the initial namespaces and runs garbage collection during the block.
+
+        `has_definitions`: whether it stores the CustomResourceDefinitions, which take some time to build.
+        """
         self._collector = GarbageCollector(self.state, self.owners)
         self._namespaces = NamespaceController(self.state, root_ca)
         self._quotas = QuotaController(self.state)
         try:
             self._namespaces.start()
-            definitions.ensure(self.state)
+            if has_definitions:
+                definitions.ensure(self.state)
             async with Scope("registry") as scope:
                 scope.spawn_forever(self._collector.run(), name="registry.garbage-collector")
                 scope.spawn_forever(self._namespaces.run(), name="registry.namespaces")

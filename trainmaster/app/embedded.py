@@ -28,10 +28,9 @@ from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.control_plane import NO_PODS, ControlPlane, PodConnections, World
 from trainmaster.app.disk_watch import MIB, DiskWatch
-from trainmaster.app.home.control import ControlMessage, Operation, serve_control
+from trainmaster.app.home.control import ControlMessage, Operation, serve_backup, serve_control
 from trainmaster.app.home.credentials import write_kubeconfig
 from trainmaster.app.home.folder import Home, HomeError, ServerInfo
-from trainmaster.app.home.maintenance import serve_backup
 from trainmaster.app.node import open_inventory
 from trainmaster.app.process import find_loop_factory, protect_from_oom_killer, stop_on_signals
 from trainmaster.app.rest.embedded import serving_rest

@@ -269,8 +269,13 @@ class Setting:
     """One field of one group, with what loading needs."""
 
     key: str
-    type: Any
+    group: type[Any]
     default: object
+
+    @property
+    def type(self) -> Any:
+        """Evaluated when it is asked for: that takes longer than all else here, and few settings are ever set."""
+        return typing.get_type_hints(self.group)[self.key.partition(".")[2]]
 
     @property
     def variable(self) -> str:
@@ -308,13 +313,12 @@ _ALIASES = {
 def list_settings() -> dict[str, Setting]:
     """Every setting by its key, "group.field", in order."""
     found = {}
-    for group in dataclasses.fields(Settings):
-        cls = typing.get_type_hints(Settings)[group.name]
-        hints = typing.get_type_hints(cls)
-        defaults = cls()
-        for item in dataclasses.fields(cls):
+    base = Settings()
+    for group in dataclasses.fields(base):
+        defaults = getattr(base, group.name)
+        for item in dataclasses.fields(defaults):
             key = f"{group.name}.{item.name}"
-            found[key] = Setting(key, hints[item.name], getattr(defaults, item.name))
+            found[key] = Setting(key, type(defaults), getattr(defaults, item.name))
     return found
 
 

@@ -19,7 +19,6 @@ import orjson
 
 from trainmaster.api.labels import CONTROLLERS_OWN, FROM_TRAINJOB
 from trainmaster.api.meta import Object
-from trainmaster.api.patches import strategic
 from trainmaster.api.schemas import load
 from trainmaster.api.training.steps import get_runtime_spec, list_jobs
 
@@ -77,6 +76,8 @@ def merge_jobs(spec: Object, trainjob: Mapping[str, Any]) -> Object:
     patches = list(list_job_patches(trainjob))
     if not patches:
         return spec
+    from trainmaster.api.patches import strategic  # noqa: PLC0415 - few jobs have patches
+
     node = load(_JOB)
     jobs = []
     for job in list_jobs(spec):

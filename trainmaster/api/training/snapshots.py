@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.api.formats import yaml_documents
 from trainmaster.api.meta import Object
 from trainmaster.api.training import yaml_text
 from trainmaster.api.training.devices import canonical_resources
@@ -89,6 +88,8 @@ def read(text: str) -> Object:
     known = _parsed.get(text)
     if known is not None:
         return known
+    from trainmaster.api.formats import yaml_documents  # noqa: PLC0415 - it was read before in most cases
+
     # Untrusted: a user who can write ConfigMaps may have written it.
     value = yaml_documents.parse(text.encode(errors="replace"), _DEPTH)
     if not isinstance(value, dict):

@@ -18,7 +18,6 @@ from trainmaster.api.meta import Fields
 from trainmaster.api.reading import read_annotations
 from trainmaster.api.status import StatusError
 from trainmaster.api.v1jobs.frameworks import BY_KIND, GROUP
-from trainmaster.api.v1jobs.validation import admit
 from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.admission.trainer import StateLookup
 from trainmaster.apiserver.state import RegistryState
@@ -32,6 +31,8 @@ class V1JobAdmission(Plugin):
         return kind.group == GROUP and operation is not DELETE
 
     def validate(self, attributes: Attributes) -> None:
+        from trainmaster.api.v1jobs.validation import admit  # noqa: PLC0415 - few servers have such jobs
+
         framework = BY_KIND[attributes.kind.kind]
         findings = admit(framework, attributes.new, attributes.old)
         findings.errors += self._check_terms(attributes.new, attributes.old)

@@ -14,7 +14,7 @@ from trainmaster.api.decoding import decode as decode_object
 from trainmaster.api.fields import FieldError
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import apply as server_side_apply
-from trainmaster.api.patches import json_patch, managed_fields, merge, strategic
+from trainmaster.api.patches import managed_fields, merge
 from trainmaster.api.patches.managed_fields import Writer
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.state import RegistryState
@@ -111,10 +111,14 @@ def track(
 def patched(kind: Kind, old: Object, patch_type: PatchType, body: object) -> Object:
     match patch_type:
         case PatchType.JSON:
+            from trainmaster.api.patches import json_patch  # noqa: PLC0415 - controllers and the node use merge patches
+
             return json_patch.apply(old, body)
         case PatchType.MERGE:
             return merge.apply(old, body)
         case PatchType.STRATEGIC:
+            from trainmaster.api.patches import strategic  # noqa: PLC0415 - see above
+
             return strategic.apply(old, body, kind)
         case PatchType.APPLY:
             raise ValueError("server-side apply is not a function of object and patch alone")

@@ -12,12 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from trainmaster.store.contract import StoreError
+from trainmaster.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
 
 NAME = "control.sock"
 _MAX_LINE = 64 * 1024
@@ -92,3 +98,18 @@ def ask(folder: Path, request: ControlMessage, *, timeout: float) -> ControlMess
     if "error" in reply:
         raise ControlError(str(reply["error"]))
     return reply
+
+
+async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMessage:
+    """The operation `backup`."""
+    from trainmaster.store import backup as copies  # noqa: PLC0415 - asked for rarely
+
+    try:
+        return {"revision": await copies.backup(store, Path(str(request["path"])))}
+    except StoreError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        return {"error": f"the backup cannot be written: {error.strerror}"}
+    except RuntimeError as error:  # the store is closed
+        log.info("backup refused", exc_info=error, extra={"action": "app.backup_refused"})
+        return {"error": "the server is stopping: try again when it has ended"}

@@ -7,7 +7,6 @@ the home's lock held so that no server starts meanwhile. A restore keeps the pre
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 from collections.abc import Collection
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from trainmaster.api.resources import PODS
 from trainmaster.apiserver import stored
-from trainmaster.app.home.control import ControlError, ControlMessage, ask
+from trainmaster.app.home.control import ControlError, ask
 from trainmaster.app.home.folder import AlreadyRunning, Home, HomeError, ServerInfo
 from trainmaster.history.restores import note_restore
 from trainmaster.kit.clock import SystemClock, format_time
@@ -26,8 +25,6 @@ from trainmaster.store.contract import StoreError
 from trainmaster.store.database import sync_directory
 from trainmaster.store.sqlite import SqliteStore
 from trainmaster.version import __version__
-
-log = logging.getLogger(__name__)
 
 DRAFT = "store.restoring"
 """The store that a restore builds before it replaces the current one."""
@@ -53,19 +50,6 @@ def backup(home: Home, path: Path) -> int:
 async def _backup_closed(home: Home, path: Path) -> int:
     async with SqliteStore.open(home.store, SystemClock()) as store:
         return await copies.backup(store, path)
-
-
-async def serve_backup(store: SqliteStore, request: ControlMessage) -> ControlMessage:
-    """The control operation `backup`."""
-    try:
-        return {"revision": await copies.backup(store, Path(str(request["path"])))}
-    except StoreError as error:
-        return {"error": str(error)}
-    except OSError as error:
-        return {"error": f"the backup cannot be written: {error.strerror}"}
-    except RuntimeError as error:  # the store is closed
-        log.info("backup refused", exc_info=error, extra={"action": "app.backup_refused"})
-        return {"error": "the server is stopping: try again when it has ended"}
 
 
 def list_ending(home: Home, path: Path) -> dict[str, str]:

@@ -199,7 +199,7 @@ class Rehearsal:
 @asynccontextmanager
 async def open_rehearsal(clock: Clock, runtimes: ListedView | None = None) -> AsyncIterator[Rehearsal]:
     registry = ObjectRegistry(MemoryStore(), catalogue.build(), clock, SystemIds())
-    async with registry.running():
+    async with registry.running(has_definitions=False):
         rehearsal = Rehearsal(registry, runtimes)
         try:
             yield rehearsal
