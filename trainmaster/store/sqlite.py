@@ -1,9 +1,10 @@
 """The durable store: `state.StoreState` in memory, one SQLite file, and group commit.
 
-Writes are collected during an iteration of the event loop, then inserted and committed together. The commit runs in the
+Writes are collected during an iteration of the event loop, then inserted and committed together. Rows are inserted in
+the event loop: that takes 1 to 3 us for each, while a thread would wait for the GIL after each. The commit runs in the
 event loop if an fsync is cheaper than a thread hand-off and only a few writes wait for it, otherwise in a one-worker
-executor; so do large batches and checkpoints. Only one of them uses the connection at a time (`_busy`). A transaction
-is never split over two commits, because only complete transactions enter `_pending`.
+executor, as do checkpoints. Only one of them uses the connection at a time (`_busy`). A transaction is never split over
+two commits, because only complete transactions enter `_pending`.
 
 A commit that fails on a full disk is retried until there is space: nothing was written, nobody was told, and meanwhile
 writes are refused (NoSpace). Any other failure ends the process: memory is ahead of the disk, and after a failed fsync
@@ -21,7 +22,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,10 +53,6 @@ _LAST_TRIES = 8
 """Attempts before a store is closed with uncommitted writes."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
-_BULK = 64
-_INSERT_BULK = _INSERT + ", (?, ?, ?, ?, ?, ?)" * (_BULK - 1)
-"""For use in a thread, which waits for the GIL after each statement. 500 single inserts took 150 ms beside a busy event
-loop, during which no other write became durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class SqliteOptions:
     thread_above: float = 0.001
     """Median fsync seconds above which `auto` uses a thread: a hand-off costs 40-90 us, but does not block the loop."""
     inline_bytes: int = 128 * 1024
-    """Larger batches always use the executor: writing and syncing a megabyte takes 5 ms or more."""
+    """Larger batches are always committed in the executor: writing and syncing a megabyte takes 5 ms or more."""
     checkpoint_pages: int = 256
     """Pages of the write-ahead log (16 KiB each) after which it is checkpointed: one slice of 4 MiB."""
     compact_rows: int = 128
@@ -198,13 +194,9 @@ class SqliteStore(StoreState):
             self._loop.call_exception_handler({"message": "a store transaction was open across an await"})
         events = self._take_pending()
         part = self._build_slice() if len(self._garbage) >= self._options.compact_rows else None
-        if sum([len(event.record.value) for event in events]) > self._options.inline_bytes:
-            self._start_commit(partial(self._write, events, part, None), events)
-            return
         try:
-            # Always in the event loop: a thread would compete for the GIL at every row.
             self._insert(events)
-            if not self.commits_inline or len(events) > _FEW:
+            if not self.commits_inline or len(events) > _FEW or self._is_large(events):
                 self._start_commit(partial(self._commit, len(events), part, None), events)
                 return
             removed = self._commit(len(events), part, 0.002)
@@ -213,23 +205,17 @@ class SqliteStore(StoreState):
             return
         self._committed(events, removed)
 
-    def _write(self, events: Sequence[Event], part: Slice | None, budget: float | None) -> int:
-        """Runs one SQLite transaction. Returns how much garbage was removed."""
-        self._insert(events, in_bulk=len(events) - len(events) % _BULK)
-        return self._commit(len(events), part, budget)
+    def _is_large(self, events: Sequence[Event]) -> bool:
+        return sum([len(event.record.value) for event in events]) > self._options.inline_bytes
 
-    def _insert(self, events: Sequence[Event], *, in_bulk: int = 0) -> None:
-        """`in_bulk`: how many rows are inserted with `_INSERT_BULK`."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+    def _insert(self, events: Sequence[Event]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
         with self._undone_on_error():
-            for start in range(0, in_bulk, _BULK):
-                rows = map(_build_row, events[start : start + _BULK])
-                connection.execute(_INSERT_BULK, tuple(chain.from_iterable(rows)))
-            connection.executemany(_INSERT, map(_build_row, events[in_bulk:]))
+            self._connection.executemany(_INSERT, map(_build_row, events))
 
     def _commit(self, rows: int, part: Slice | None, budget: float | None) -> int:
-        """Ends the transaction that `_insert` began, in the event loop or in the executor."""
+        """Ends the transaction that `_insert` began, in the event loop or in the executor. Returns how much garbage was
+        removed."""
         connection = self._connection
         began = self._clock.monotonic()
         removed = 0
@@ -408,7 +394,8 @@ class SqliteStore(StoreState):
         while self._garbage:
             await self._wait_for_turn()
             part = self._build_slice()
-            job = partial(self._write, (), part, None)
+            self._insert(())
+            job = partial(self._commit, 0, part, None)
             await _shield(self._start_job(job, partial(self._committed, ()), self._skip))
         if self._wal_pages:
             await self._wait_for_turn()
