@@ -8,7 +8,6 @@ is not real: a Pod is Running as soon as it is bound and its binding is on disk,
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
@@ -23,6 +22,7 @@ from trainmaster.api.status import NotFound
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.app.bootstrap import ensure_built_ins
+from trainmaster.app.collector import collect_in_quiet_moments, stop_automatic_collection
 from trainmaster.app.control_plane import ControlPlane, World
 from trainmaster.app.embedded import SWITCH_SECONDS
 from trainmaster.app.home.credentials import write_kubeconfig
@@ -170,6 +170,6 @@ async def running_plant(directory: Path, *, serve: bool = False, ends: bool = Tr
         if serve:
             server = await stack.enter_async_context(api.build_server(pki, 0))
             write_kubeconfig(home, f"https://127.0.0.1:{server.address[1]}", pki.ca.certificate, world.ids)
-        gc.freeze()
-        gc.set_threshold(20_000, 20, 50)
+        stop_automatic_collection()
+        scope.spawn_forever(collect_in_quiet_moments(clock), name="bench.collector")
         yield Plant(client, node, manager, store, home.kubeconfig)

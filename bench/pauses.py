@@ -23,8 +23,9 @@ import uvloop
 from bench._report import Report
 from bench.startup import OBJECTS, fill
 from trainmaster.api.meta import GVR
+from trainmaster.app.collector import stop_automatic_collection
 from trainmaster.app.control_plane import World
-from trainmaster.app.embedded import serving, tune_collector
+from trainmaster.app.embedded import serving
 from trainmaster.app.home.folder import Home
 from trainmaster.app.settings import Settings
 from trainmaster.client.contract import ListOptions, WatchOptions
@@ -124,7 +125,7 @@ async def measure(home: Path) -> dict[str, float]:
     world = World(Home(home), Settings(), os.environ, SystemClock(), SystemIds())
     pauses: dict[str, float] = {}
     async with serving(world) as (info, _):
-        tune_collector()
+        stop_automatic_collection()
         ticker = Ticker()
         running = asyncio.create_task(ticker.run())
         await asyncio.sleep(1.0)

@@ -26,6 +26,7 @@ from trainmaster.apiserver.http.streams.contract import PodStreamError
 from trainmaster.apiserver.http.usage import ResourceUsage
 from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.app.bootstrap import ensure_built_ins
+from trainmaster.app.collector import collect_in_quiet_moments, stop_automatic_collection
 from trainmaster.app.control_plane import NO_PODS, ControlPlane, PodConnections, World
 from trainmaster.app.disk_watch import MIB, DiskWatch
 from trainmaster.app.home.control import ControlMessage, Operation, serve_backup, serve_control
@@ -42,6 +43,7 @@ from trainmaster.auth.pki import Pki
 from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
+from trainmaster.kit.scopes import Scope
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.host.hardware import read_hardware, read_health
 from trainmaster.node.host.meter import NodeMeter
@@ -56,11 +58,7 @@ log = logging.getLogger(__name__)
 Ready = Callable[[ServerInfo, list[str]], None]
 """Called once, when the server is ready, with its address and notes for the user who started it."""
 
-# A full garbage collection visits every container object. `freeze` exempts those of the start; with these thresholds
-# most objects of requests are freed before they are visited. Requests create few cycles.
-_GC_THRESHOLDS = (20_000, 20, 50)
-# The commit thread needs the GIL once per row, and waits this long for it each time the event loop is busy. While a job
-# of 2,000 Pods started, durable writes took up to 540 ms with Python's 5 ms, and up to 50 ms with this (one run each).
+# The commit thread needs the GIL after each statement, and waits this long for it each time the event loop is busy.
 SWITCH_SECONDS = 0.0005
 
 
@@ -95,17 +93,11 @@ def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready
             raise HomeError(str(error)) from error
 
 
-def tune_collector() -> None:
-    """Called after the start: exempts all current objects from garbage collection."""
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    gc.enable()
-
-
 async def _serve_until_stopped(world: World, ready: Ready) -> None:
     with stop_on_signals() as stop:
-        async with serving(world) as (info, notes):
-            tune_collector()
+        async with serving(world) as (info, notes), Scope("collector") as scope:
+            stop_automatic_collection()
+            scope.spawn_forever(collect_in_quiet_moments(world.clock), name="collector")
             ready(info, notes)
             reason = await stop.wait()
             log.info("stopping", extra={"action": "app.stopping", "signal": reason})
