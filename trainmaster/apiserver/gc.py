@@ -128,8 +128,16 @@ class GarbageCollector:
         """Queues the owners of a deleted dependent, which may be waiting for it."""
         for owner in owners:
             found = self._locate(owner, record)
-            if found is not None and _is_unfinished(found):
+            if found is not None and _is_unfinished(found) and not self._is_blocked(found, owner.get("uid", "")):
                 self.worker.add((found.bucket, found.name))
+
+    def _is_blocked(self, owner: StoredRecord, uid: str) -> bool:
+        """Whether the first dependent of an owner blocks its deletion. The end of that one is noticed too, so the owner
+        need not go through all of them now. An object in another namespace does not block."""
+        first = self._index.find_dependent(uid)
+        namespace, _ = stored.split_name(owner.name)
+        is_near = first is not None and (not namespace or stored.split_name(first[1])[0] == namespace)
+        return is_near and first is not None and self._blocks(first, uid)
 
     def _collect(self, place: Place) -> None:
         with self._state.store.transaction():
@@ -163,8 +171,7 @@ class GarbageCollector:
                 kept = [owner for owner in references if owner["uid"] in solid]
                 self._rewrite(item, ownerReferences=kept)
             return
-        dependents = [found for place in self._list_dependents(item) if (found := self._find(place)) is not None]
-        if waiting and dependents:
+        if waiting and (dependents := self._read_dependents(item)):
             if any(dependent.deleting_dependents for dependent in dependents):
                 # Owners form a cycle: an object found again must not block.
                 free = [{**owner, "blockOwnerDeletion": False} for owner in references]
@@ -224,6 +231,9 @@ class GarbageCollector:
             return list(places)
         prefix = f"{item.metadata['namespace']}/"
         return [place for place in places if place[1].startswith(prefix)]
+
+    def _read_dependents(self, item: _Item) -> list[_Item]:
+        return [found for place in self._list_dependents(item) if (found := self._find(place)) is not None]
 
     def _blocks(self, place: Place, uid: str) -> bool:
         record = self._state.store.get(*place)

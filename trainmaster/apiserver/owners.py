@@ -30,6 +30,10 @@ class OwnerIndex:
         """The records with an ownerReference to this uid, oldest entry first."""
         return tuple(self._dependents.get(uid, ()))
 
+    def find_dependent(self, uid: str) -> Place | None:
+        """The first of `dependents`."""
+        return next(iter(self._dependents.get(uid, ())), None)
+
     def controlled(self, uid: str, bucket: str, prefix: str) -> list[str]:
         """The names in a bucket, in order, that begin with a prefix and whose controller has this uid. Reads no
         records, because the Job controller calls this for all Pods of a Job in every pass."""

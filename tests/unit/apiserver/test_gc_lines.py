@@ -100,6 +100,20 @@ def test_kg_02_the_owner_stays_until_what_blocks_it_is_gone() -> None:
     run(test)
 
 
+def test_kg_02_objects_of_other_namespaces_that_name_the_owner_do_not_block_it() -> None:
+    async def test(cluster: Cluster) -> None:
+        owner = await add(cluster, "owner")
+        head = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+        meta = {"name": "stranger", "ownerReferences": [{**head, "blockOwnerDeletion": True}]}
+        await cluster.client.create(CONFIG_MAPS, {"metadata": meta}, "kube-system")
+        for number in range(3):
+            await add(cluster, f"child-{number}", owner)
+        await delete(cluster, "owner", "Foreground")
+        assert await list_names(cluster) == set()
+
+    run(test)
+
+
 def test_kg_03_a_dependent_with_another_owner_survives() -> None:
     async def test(cluster: Cluster) -> None:
         going, staying = await add(cluster, "going"), await add(cluster, "staying")
