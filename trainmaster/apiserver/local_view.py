@@ -26,6 +26,7 @@ class LocalView:
     def __init__(self, registry: ObjectRegistry) -> None:
         self._store = registry.store
         self._parse = registry.state.parsed.get
+        self._parse_all = registry.state.parsed.get_all
         self._owners = registry.owners
         self._labels: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
         """(bucket, label key) to label value to record names."""
@@ -47,22 +48,18 @@ class LocalView:
         bucket = stored.bucket_of(gvr)
         prefix = f"{namespace}/" if namespace else ""
         if not labels:
-            return [self._parse(record) for record in self._store.scan(bucket, prefix)]
+            return self._parse_all(self._store.scan(bucket, prefix))
         names = min((self._named(bucket, key, value) for key, value in labels.items()), key=len)
-        records = [
-            record
-            for name in sorted(names)
-            if name.startswith(prefix) and (record := self._store.get(bucket, name)) is not None
-        ]
-        if len(labels) == 1:
-            return [self._parse(record) for record in records]
-        wanted = labels.items()
-        return [self._parse(record) for record in records if wanted <= stored.labels_of(record).items()]
+        records = self._store.get_all(bucket, sorted([name for name in names if name.startswith(prefix)]))
+        if len(labels) > 1:
+            wanted = labels.items()
+            records = [record for record in records if wanted <= stored.labels_of(record).items()]
+        return self._parse_all(records)
 
     def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         bucket = stored.bucket_of(gvr)
         names = self._owners.controlled(owner_uid, bucket, f"{namespace}/")
-        return [self._parse(record) for name in names if (record := self._store.get(bucket, name)) is not None]
+        return self._parse_all(self._store.get_all(bucket, names))
 
     def summary(self, build: Callable[[], S]) -> S:
         found = self._summaries.get(build)

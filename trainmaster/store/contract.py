@@ -19,7 +19,7 @@ replay window, so that a quiet collection does not lose its history to a busy on
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -154,6 +154,10 @@ class Store(Protocol):
     def durable_revision(self) -> int: ...
 
     def get(self, bucket: str, name: str) -> StoredRecord | None: ...
+
+    def get_all(self, bucket: str, names: Iterable[str]) -> Sequence[StoredRecord]:
+        """The records with these names, in their order; names without a record are left out."""
+        ...
 
     def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[StoredRecord]:
         """Records whose name starts with `prefix` and sorts after `after`, in byte order of the name."""

@@ -110,6 +110,13 @@ class StoreState:
         held = self._buckets.get(bucket)
         return held.records.get(name) if held is not None else None
 
+    def get_all(self, bucket: str, names: Iterable[str]) -> Sequence[StoredRecord]:
+        held = self._buckets.get(bucket)
+        if held is None:
+            return []
+        records = held.records
+        return [records[name] for name in names if name in records]
+
     def scan(self, bucket: str, prefix: str = "", after: str = "", limit: int = 0) -> Sequence[StoredRecord]:
         held = self._buckets.get(bucket)
         if held is None:
