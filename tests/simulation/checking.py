@@ -172,7 +172,7 @@ class Checker:
                     self._world.trace.violate(number, f"{controller.name} {message}")
             return plan
 
-        return replace(controller, reconcile=reconcile)
+        return replace(controller, reconcile=reconcile, reconcile_in_steps=None)
 
     def _check_plan(self, controller: str, view: View, plan: Plan) -> None:
         """No creates for a terminating owner, no changes of terminating objects, and deletes have a uid."""

@@ -56,7 +56,10 @@ class Planted:
         if change is None:
             return controllers
         names = (self.controller,) if isinstance(self.controller, str) else self.controller
-        return [replace(item, reconcile=change(item.reconcile)) if item.name in names else item for item in controllers]
+        return [
+            replace(item, reconcile=change(item.reconcile), reconcile_in_steps=None) if item.name in names else item
+            for item in controllers
+        ]
 
     @contextmanager
     def patched(self) -> Iterator[None]:

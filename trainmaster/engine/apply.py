@@ -1,12 +1,14 @@
 """Applies a plan's writes: as one transaction in-process, or in order through any client.
 
-A plan of hundreds of writes (the Pods of a large job) is applied in several transactions, in order, because a single
-one would block everybody else. Plans must tolerate partial application anyway, since a crash can cause it on a cluster.
+A plan with many writes (the Pods of a large job) is applied in several transactions, in order, because a single one
+would block everybody else, and so would its commit. Plans must tolerate partial application anyway, since a crash can
+cause it on a cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -17,11 +19,12 @@ Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 """(writes, field manager)."""
 
 
-LARGEST = 64
-"""A plan with more writes is split: this many take some milliseconds, in which nothing else runs."""
-PIECE = 16
-"""Writes per transaction of a plan that is split. Pieces follow one another, and other writes wait for several of them:
-until they are made, until their commit starts, and until that is noticed."""
+LARGEST = 8
+"""Writes per transaction. Nothing else runs during a transaction, and this many writes take about a millisecond.
+Others wait for several of them: until their own write is made, until its commit starts, and until that is noticed."""
+AHEAD = 6
+"""Transactions of a plan that are not on disk yet when it goes on. Writes become durable in order, so a write of
+somebody else waits for all of them."""
 
 
 class AtomicClient(Protocol):
@@ -29,17 +32,21 @@ class AtomicClient(Protocol):
 
     def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied: ...
 
+    async def durable(self, revision: int) -> None: ...
+
 
 def apply_in_one(client: AtomicClient) -> Apply:
     async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
-        if len(writes) <= LARGEST:
-            return client.apply_atomically(writes, field_manager=field_manager)
-        applied = Applied(None, 0)
-        for start in range(0, len(writes), PIECE):
-            applied = client.apply_atomically(writes[start : start + PIECE], field_manager=field_manager)
+        applied = client.apply_atomically(writes[:LARGEST], field_manager=field_manager)
+        made = deque[int]()
+        for start in range(LARGEST, len(writes), LARGEST):
             if applied.refusal is not None:
                 break
+            made.append(applied.revision)
+            if len(made) >= AHEAD:
+                await client.durable(made.popleft())
             await asyncio.sleep(0)
+            applied = client.apply_atomically(writes[start : start + LARGEST], field_manager=field_manager)
         return applied
 
     return apply

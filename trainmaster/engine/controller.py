@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainmaster.api.meta import GVR
-from trainmaster.engine.plan import Reconcile
+from trainmaster.engine.plan import Reconcile, ReconcileInSteps
 from trainmaster.engine.source import ChangeSource
 
 
@@ -20,3 +20,5 @@ class Controller:
     reporter: str
     """The reporting component of its events."""
     workers: int = 1
+    reconcile_in_steps: ReconcileInSteps | None = None
+    """If given, it is used instead of `reconcile` and returns the same plan."""

@@ -34,6 +34,7 @@ from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
+from trainmaster.kit.steps import take_steps
 from trainmaster.kit.timeline import Timeline
 
 log = logging.getLogger(__name__)
@@ -186,7 +187,10 @@ class Manager:
             return "behind", True
         timeline = self._timelines[controller.name]
         now = timeline.begin_pass(request)
-        plan = controller.reconcile(self._view, request, now, ())
+        if controller.reconcile_in_steps is None:
+            plan = controller.reconcile(self._view, request, now, ())
+        else:
+            plan = await take_steps(controller.reconcile_in_steps(self._view, request, now, ()))
         timeline.end_pass(request, now)
         refusal = await self._carry_out(controller, request, plan)
         if refusal is None:

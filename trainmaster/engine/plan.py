@@ -15,6 +15,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.client.view import View
 from trainmaster.client.writes import Patch, Write, WriteRefusal
 from trainmaster.engine.request import Request
+from trainmaster.kit.steps import Steps
 from trainmaster.kit.timeline import Now
 
 
@@ -64,3 +65,7 @@ Reconcile: TypeAlias = Callable[[View, Request, Now, Sequence[WriteRefusal]], Pl
 """`Now` is the wall time for what is stored, and how long ago stored times are (`kit.timeline`). `refusals` is empty in
 a normal pass. When a plan was refused, the function is called again immediately with the refusals, and returns a plan
 that only reports them."""
+
+ReconcileInSteps: TypeAlias = Callable[[View, Request, Now, Sequence[WriteRefusal]], Steps[Plan]]
+"""The same in steps of about a millisecond, for objects with thousands of children. It reads the children before its
+first step, so what happens between two steps is seen by the next pass."""

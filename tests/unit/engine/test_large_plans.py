@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS
-from trainmaster.client.writes import Create
-from trainmaster.engine.apply import LARGEST, PIECE, apply_in_one
+from trainmaster.client.writes import Applied, Create, Write
+from trainmaster.engine.apply import AHEAD, LARGEST, apply_in_one
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.plan import Note
 from trainmaster.testing.cluster import Cluster, running_cluster
@@ -37,12 +38,41 @@ def test_others_get_their_turn_within_a_large_plan_and_nothing_of_it_is_lost() -
                 await asyncio.sleep(0)
                 seen.append(len(await list_names(cluster)))
             assert (await applying).refusal is None
-            assert PIECE in seen and len(await list_names(cluster)) == LARGEST * 3
+            assert LARGEST in seen and len(await list_names(cluster)) == LARGEST * 3
 
     run_virtual(main())
 
 
-@pytest.mark.parametrize(("count", "kept"), [(LARGEST, 0), (LARGEST * 3, PIECE)], ids=["one", "several"])
+class _SlowDisk:
+    """A client whose writes never become durable by themselves."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.written = asyncio.Event()
+
+    def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied:
+        self.revision += len(writes)
+        return Applied(None, self.revision)
+
+    async def durable(self, revision: int) -> None:
+        await self.written.wait()
+
+
+def test_a_large_plan_does_not_run_far_ahead_of_the_disk() -> None:
+    async def main() -> None:
+        disk = _SlowDisk()
+        writes = [Create(CONFIG_MAPS, make_config(f"a-{number:04d}")) for number in range(LARGEST * AHEAD * 3)]
+        applying = asyncio.ensure_future(apply_in_one(disk)(writes, "test"))
+        for _ in range(AHEAD * 5):
+            await asyncio.sleep(0)
+        assert disk.revision == LARGEST * AHEAD
+        disk.written.set()
+        assert (await applying).revision == len(writes)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("count", "kept"), [(LARGEST, 0), (LARGEST * 3, LARGEST)], ids=["one", "several"])
 def test_a_plan_stops_at_the_transaction_that_is_refused(count: int, kept: int) -> None:
     async def main() -> None:
         async with running_cluster() as cluster:

@@ -5,7 +5,7 @@ Ownership is by uid. A Pod whose labels no longer match is released without bein
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmaster.api import labels
@@ -23,6 +23,7 @@ from trainmaster.engine.request import Request
 from trainmaster.engine.source import map_to_owner, map_to_self
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.kit.steps import Steps
 
 _SHARE = 0.0001
 """The delay in seconds per Pod, about twenty times the cost of examining the Pod."""
@@ -38,14 +39,17 @@ class Claims:
     """Uids of Pods that the Job controls but its selector does not match."""
 
 
-def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Claims:
+def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Steps[Claims]:
     """`serial`: the serial number for the next adopted Pod of a Job without indexes."""
     selector = parse_object(read_fields(job.spec, "selector"))
     assert selector is not None, "only an absent selector is none"
-    pods = [*memo.read(job.uid, view.owned(PODS, job.namespace, job.uid))]
+    pods = yield from memo.read(job.uid, view.owned(PODS, job.namespace, job.uid))
+    matching = _list_matching(view, job, selector)
+    if len(matching) > SMALL:
+        yield
     foreign = frozenset(_list_foreign(selector, pods))
     adopted: list[Patch] = []
-    for pod in _list_orphans(view, job, selector, len(pods) - len(foreign)):
+    for pod in _list_orphans(matching, selector) if len(matching) != len(pods) - len(foreign) else ():
         patch = _build_adoption(job, Pod(pod), serial)
         marks = read_annotations(patch.patch)
         if labels.POD_ATTEMPT in marks:
@@ -66,14 +70,13 @@ def _list_foreign(selector: LabelSelector, pods: Iterable[PodFacts]) -> Iterator
     return (facts.uid for facts in pods if not selector.matches(facts.pod.labels))
 
 
-def _list_orphans(view: View, job: Job, selector: LabelSelector, own: int) -> list[Object]:
-    """`own`: the number of matching Pods that the Job controls."""
-    if not selector.requirements:
-        return []
-    found = view.list(PODS, job.namespace, job.spec["selector"].get("matchLabels"))
-    if len(found) == own:
-        return []
-    return [raw for raw in found if _is_orphan(Pod(raw)) and selector.matches(read_labels(raw))]
+def _list_matching(view: View, job: Job, selector: LabelSelector) -> Sequence[Object]:
+    """Pods that the selector may match, whoever controls them."""
+    return view.list(PODS, job.namespace, job.spec["selector"].get("matchLabels")) if selector.requirements else ()
+
+
+def _list_orphans(pods: Sequence[Object], selector: LabelSelector) -> list[Object]:
+    return [raw for raw in pods if _is_orphan(Pod(raw)) and selector.matches(read_labels(raw))]
 
 
 def _is_orphan(pod: Pod) -> bool:

@@ -24,8 +24,11 @@ from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.kit.steps import Steps
 from trainmaster.kit.timeline import Now
 
+_STEP = 50
+"""Pods that are built before others may run; about a millisecond."""
 _SIMILAR = 10
 """Similar events (differing only in text) before they are combined, as in upstream's recorder."""
 _COMBINED = "(combined from similar events): "
@@ -58,7 +61,7 @@ class Pass:
         self._failed = counts.failed
         self._start_time: str | None = job.status.get("startTime")
 
-    def build_plan(self) -> Plan:
+    def build_plan(self) -> Steps[Plan]:
         if self._find_decision() is not None:
             self._end()
         else:
@@ -69,7 +72,7 @@ class Pass:
             if outcome is not None:
                 self._decide(outcome)
             else:
-                self._manage_pods()
+                yield from self._manage_pods()
                 self._draft.wake_after(ends.find_time_left(self._job, self._now))
         self._set_status()
         return self._draft.build_plan()
@@ -139,7 +142,7 @@ class Pass:
 
     # Pods
 
-    def _manage_pods(self) -> None:
+    def _manage_pods(self) -> Steps[None]:
         is_suspended = self._job.is_suspended
         if is_suspended:
             self._suspend()
@@ -151,7 +154,7 @@ class Pass:
         if self._tally.strays:
             self._stop(self._tally.strays[:MOST])
         elif not is_suspended:
-            self._balance()
+            yield from self._balance()
 
     def _release_pods(self) -> None:
         """Releases Pods that the selector does not match: closes their slots, and disowns them in a later pass."""
@@ -166,7 +169,7 @@ class Pass:
                 self._draft.write(build_release(self._job, facts.pod))
                 self._released += [facts.pod] if facts.is_active else []
 
-    def _balance(self) -> None:
+    def _balance(self) -> Steps[None]:
         surplus = list_surplus(self._job, self._tally)
         for number in surplus:
             self._close(number)
@@ -174,8 +177,10 @@ class Pass:
             return
         missing = list_missing(self._job, self._tally, self._policy, self._now)
         self._draft.wake_after(missing.pause)
-        for number in missing.numbers:
+        for count, number in enumerate(missing.numbers, 1):
             self._create(number)
+            if not count % _STEP:
+                yield
         if missing.is_truncated:
             self._draft.wake_after(0.0)
         if missing.is_all:

@@ -19,6 +19,10 @@ from trainmaster.controllers.job.pods import get_failure_counts, get_finish_time
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.kit.steps import Steps
+
+_STEP = 250
+"""Pods that are counted before others may run; about half a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,14 @@ class PodCounts:
 
 def count_pods(
     job: Job, stored: ExpectedPods, pods: Sequence[PodFacts], now: datetime, has_left: Callable[[int, Slot], bool]
-) -> PodCounts:
+) -> Steps[PodCounts]:
     """`has_left(slot number, slot)`: whether the Pod exists but no longer belongs to the Job."""
     count = _Count(job, stored, now)
-    for facts in pods:
-        count.look_at(facts)
+    for start in range(0, len(pods), _STEP):
+        if len(pods) > _STEP:
+            yield
+        for facts in pods[start : start + _STEP]:
+            count.look_at(facts)
     count.find_missing_pods(has_left)
     count.settle()
     return count.build()

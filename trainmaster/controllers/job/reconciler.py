@@ -34,6 +34,7 @@ from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import format_time
+from trainmaster.kit.steps import Steps, finish_steps
 from trainmaster.kit.timeline import Now
 
 MANAGER = "kubernetes.io/job-controller"
@@ -50,9 +51,9 @@ class JobPassContext:
     memo: PodFactsMemo = field(default_factory=PodFactsMemo)
 
 
-def reconcile(
+def reconcile_in_steps(
     context: JobPassContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
-) -> Plan:
+) -> Steps[Plan]:
     raw = view.find(JOBS, request.namespace, request.name)
     if raw is None:
         return NOTHING
@@ -68,11 +69,18 @@ def reconcile(
     if problem is not None:
         return _wait(job, problem, now)
     expected = read_expected_pods(job)
-    claims = claim_pods(view, context.memo, job, expected.next)
-    counts = count_pods(job, expected, claims.pods, now.wall, partial(_has_left, view, job))
+    claims = yield from claim_pods(view, context.memo, job, expected.next)
+    counts = yield from count_pods(job, expected, claims.pods, now.wall, partial(_has_left, view, job))
     if not counts.active:
         context.memo.forget(job.uid)
-    return Pass(job, claims, counts, context.policy, now, partial(_is_name_taken, view, job)).build_plan()
+    one = Pass(job, claims, counts, context.policy, now, partial(_is_name_taken, view, job))
+    return (yield from one.build_plan())
+
+
+def reconcile(
+    context: JobPassContext, view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()
+) -> Plan:
+    return finish_steps(reconcile_in_steps(context, view, request, now, refusals))
 
 
 def _list_left_behind(view: View, job: Job) -> list[Delete]:
@@ -131,12 +139,15 @@ def _wait(job: Job, problem: Waiting, now: Now) -> Plan:
 
 def build_controller(policy: BackoffPolicy = REPLACEMENT) -> Controller:
     """`policy`: the back-off before failed Pods are replaced."""
-    bound: Callable[..., Plan] = partial(reconcile, JobPassContext(policy))
+    context = JobPassContext(policy)
+    bound: Callable[..., Plan] = partial(reconcile, context)
     run: Reconcile = bound
+    in_steps: Callable[..., Steps[Plan]] = partial(reconcile_in_steps, context)
     return Controller(
         name="job",
         kind=JOBS,
         reconcile=run,
+        reconcile_in_steps=in_steps,
         reporter="job-controller",
         sources=(ChangeSource(JOBS, map_job, gather_own), ChangeSource(PODS, map_pod, gather)),
     )

@@ -37,7 +37,8 @@ SHOWN = 20
 write for each of them whenever one starts."""
 _FEW_JOBS = 64
 ENOUGH = 64
-"""The maximum number of Pods bound in one pass, unless a single gang has more. They fit into one transaction."""
+"""The maximum number of Pods of a gang that are bound in one pass; once that many are, no further gang is visited. The
+next pass binds the others: a gang with one bound Pod holds the resources for all of them."""
 
 
 class VerdictKind(Enum):
@@ -70,9 +71,9 @@ class SchedulingVerdict:
     kept: Mapping[str, int] = field(default_factory=dict)
     """What is set aside for the gangs ahead."""
     pods: Sequence[LedgerEntry] = ()
-    """The Pods that start, if the kind is FITS."""
+    """The Pods to bind in this pass, if the kind is FITS; at most `ENOUGH`."""
     waits: Mapping[str, int] = field(default_factory=dict)
-    """Their requests."""
+    """The requests of all Pods that start."""
 
 
 @dataclass(slots=True)
@@ -187,7 +188,7 @@ class SchedulingPass:
             return self._judge_later(gang, later)
         lacking = self._list_lacking(gang, need, growth, waits)
         if not lacking:
-            starting = together if later else gang.list_waiting()
+            starting = (together if later else gang.list_waiting())[:ENOUGH]
             return SchedulingVerdict(gang, VerdictKind.FITS, need=need, growth=growth, pods=starting, waits=waits)
         return SchedulingVerdict(
             gang,
@@ -209,6 +210,8 @@ class SchedulingPass:
         lacking: dict[str, list[str]] = {}
         need = gang.get_need(waits)
         for entry in later:
+            if len(chosen) == ENOUGH:
+                break
             role = entry.part[1]
             if role in lacking:
                 continue

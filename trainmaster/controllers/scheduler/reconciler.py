@@ -1,8 +1,8 @@
 """The scheduler: one pass over the queue of the one node.
 
-A request names the node, not a Pod, because which gangs can start depends on all others. A pass binds whole gangs. A
-plan with more Pods than fit into one transaction is split (docs/decisions/0008); after a crash the rest is bound first,
-because a gang with one bound Pod holds the resources for all of them (`ledger`).
+A request names the node, not a Pod, because which gangs can start depends on all others. A pass admits whole gangs. The
+Pods of a large one are bound in several passes and transactions (docs/decisions/0008); after a crash the rest is bound
+first, because a gang with one bound Pod holds the resources for all of them (`ledger`).
 
 Waiting Pods say why: each Pod in its PodScheduled condition, in the words of upstream's scheduler, and one Pod of a
 gang in an annotation, which the Job, JobSet and TrainJob copy up to `status.waiting`. The text changes whenever the

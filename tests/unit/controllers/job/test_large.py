@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +15,7 @@ from trainmaster.controllers.job.claims import gather, gather_own
 from trainmaster.controllers.job.facts import SMALL, PodFactsMemo
 from trainmaster.controllers.job.reconciler import build_controller
 from trainmaster.engine.request import Request
+from trainmaster.kit.steps import finish_steps
 from trainmaster.kit.timeline import Now
 
 pytestmark = pytest.mark.unit
@@ -46,12 +48,39 @@ def test_a_controller_that_remembers_plans_the_same_as_one_that_does_not(seed: i
         stage.look()
 
 
+def test_what_happens_between_two_steps_of_a_pass_is_left_to_the_next_pass() -> None:
+    """Pods end and disappear while the pass counts, and while it creates more."""
+    stage = Stage(completions=600, parallelism=600, backoffLimit=1000)
+    pods = iter(stage.pods)
+    stage.edit(completions=1000, parallelism=1000)
+    acts: dict[int, Callable[[], object]] = {
+        2: lambda: stage.end_pod(next(pods), 0),
+        4: lambda: stage.vanish(next(pods)),
+        9: lambda: stage.end_pod(next(pods), 0),
+        11: lambda: stage.end_pod(next(pods), 1),
+    }
+    in_steps = build_controller().reconcile_in_steps
+    assert in_steps is not None
+    steps, taken = in_steps(stage, Request("default", NAME), Now(NOW), ()), 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+            acts.pop(taken, lambda: None)()
+            taken += 1
+    assert not acts, "the pass takes more steps than that"
+    stage.carry_out(end.value.value.all_writes)
+    assert stage.status["active"] == 1000
+    stage.settle()
+    stage.wait(700)
+    assert (stage.status["active"], stage.status["failed"], stage.status["succeeded"]) == (998, 2, 2)
+
+
 def test_only_the_versions_of_the_last_look_are_kept() -> None:
     memo, old, new = PodFactsMemo(), *([{"metadata": {"uid": str(n)}} for n in range(SIZE)] for _ in range(2))
-    first = memo.read("job", old)
-    assert all(mine is theirs for mine, theirs in zip(memo.read("job", old), first, strict=True))
-    assert all(facts.pod.raw is pod for facts, pod in zip(memo.read("job", new), new, strict=True))
-    assert all(mine is not theirs for mine, theirs in zip(memo.read("job", old), first, strict=True))
+    first = finish_steps(memo.read("job", old))
+    assert all(mine is theirs for mine, theirs in zip(finish_steps(memo.read("job", old)), first, strict=True))
+    assert all(facts.pod.raw is pod for facts, pod in zip(finish_steps(memo.read("job", new)), new, strict=True))
+    assert all(mine is not theirs for mine, theirs in zip(finish_steps(memo.read("job", old)), first, strict=True))
 
 
 def test_what_pods_of_a_large_job_report_is_gathered_and_of_a_small_one_not() -> None:

@@ -11,6 +11,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.status import StatusError
 from trainmaster.client.writes import WriteRefusal
+from trainmaster.controllers.scheduler.queue_pass import ENOUGH
 from trainmaster.controllers.scheduler.reconciler import BIND, CONTROLLER
 from trainmaster.kit.timeline import Now
 
@@ -294,6 +295,16 @@ def test_pods_that_show_the_control_plane_take_no_place_from_jobs() -> None:
     stage.look()
     text = "the job asks for 101 places for Pods, node local has 100: ask for less, or use fewer nodes"
     assert stage.get_sentence(*more) == text
+
+
+def test_a_large_gang_is_bound_in_several_passes_and_nobody_gets_in_between() -> None:
+    stage = Stage()
+    names = stage.add_gang("a", ENOUGH + 20)
+    stage.run(CONTROLLER, "local", namespace="")
+    assert [stage.is_bound(name) for name in names].count(True) == ENOUGH
+    more = stage.add_gang("b", 100 - ENOUGH - 10)
+    stage.look()
+    assert stage.is_bound(*names) and not any(stage.is_bound(name) for name in more)
 
 
 def test_one_gated_pod_keeps_its_whole_gang_waiting() -> None:
