@@ -43,10 +43,9 @@ class Renderer:
         if self._held or self._since or self._stream or b" P " in entries:
             return b"".join([self._render_one(entry) for entry in entries.split(b"\n")[:-1]])
         lines = entries.split(b"\n")
-        lines.pop()
         if self._timestamps:
-            return b"".join([line[: _STAMP + 1] + line[HEAD_BYTES:] + b"\n" for line in lines])
-        return b"".join([line[HEAD_BYTES:] + b"\n" for line in lines])
+            return b"\n".join([line[: _STAMP + 1] + line[HEAD_BYTES:] for line in lines])
+        return b"\n".join([line[HEAD_BYTES:] for line in lines])
 
     def finish(self) -> bytes:
         """The rest of incomplete lines."""

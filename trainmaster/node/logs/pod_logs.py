@@ -26,7 +26,9 @@ from trainmaster.node.logs.inotify import Inotify
 from trainmaster.node.machine.model import read_plan
 from trainmaster.shim.protocol import Paths
 
-_PIECE = 1 << 18
+_PIECE = 1 << 16
+_BUSY_SECONDS = 0.0002
+_PAUSE_SECONDS = 0.004
 
 GetEndSignal = Callable[[Pod, str, int], EndSignal]
 
@@ -47,6 +49,7 @@ class CriLogReader:
         self._inotify = inotify
         self._get_end_signal = get_end_signal
         self._clock = clock
+        self._turn = asyncio.Lock()
 
     def read(self, pod: Object, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         """Raises immediately if the request is invalid; then streams the bytes."""
@@ -86,6 +89,15 @@ class CriLogReader:
                 if left == 0:
                     return
 
+    async def _take_turn(self) -> None:
+        """Of all large logs that are being read, one piece is returned in each round of the event loop, and none for a
+        moment after a round in which others had work."""
+        async with self._turn:
+            began = self._clock.monotonic()
+            await asyncio.sleep(0)
+            if self._clock.monotonic() - began > _BUSY_SECONDS:
+                await self._clock.sleep(_PAUSE_SECONDS)
+
     async def _read_pieces(self, asked: _Asked, renderer: Renderer, ended: EndSignal) -> AsyncGenerator[bytes, None]:
         carry = b""
         with self._inotify.watch(asked.path.parent) as changed, ended.waking(changed):
@@ -103,8 +115,7 @@ class CriLogReader:
                         if end:
                             yield renderer.render(entries + end)
                         if more:
-                            # A large log is returned in pieces; give other tasks a turn in between.
-                            await asyncio.sleep(0)
+                            await self._take_turn()
                     if over:
                         yield renderer.finish()
                         return
