@@ -124,6 +124,8 @@ class LogSink:
             self._open()
 
     def _rename_files(self) -> None:
+        # A rename that replaces a file makes ext4 write the renamed file to the disk, so none does.
+        _unlink(f"{self._path}.{self._keep}")
         for number in range(self._keep - 1, 0, -1):
             if os.path.exists(f"{self._path}.{number}"):
                 os.rename(f"{self._path}.{number}", f"{self._path}.{number + 1}")
