@@ -45,7 +45,7 @@ BENCHES = (
     *("first_step", "warm_start", "run", "cli", "code"),
     *("pod_start", "real_jobs", "lifecycles", "v1", "large_job", "retention", "greedy_tenant"),
     *("startup", "history", "pauses"),
-    *("http_vs_kube", "store_vs_etcd", "watch_fanout", "http_client", "rest", "rest_streams"),
+    *("http_vs_kube", "store_vs_etcd", "watch_fanout", "http_client", "rest", "rest_streams", "logs"),
 )
 """In the order of the page: starting a job, many jobs, the server over time, its parts."""
 PAGE = ROOT / "docs" / "performance.md"
