@@ -2,8 +2,9 @@
 
 A package is first imported in a child of the warm zygote, which then examines itself: an import with side effects
 (`effects`) or output would leave all programs in a state that differs from that of a new process, or that cannot be
-forked; one that reads a variable which differs between Pods would be right for one Pod only. Such a package is left
-out; the programs import it themselves. The child also takes the damage of imports that exit, hang or crash.
+forked; one that reads a variable which differs between Pods would be right for one Pod only. Such a module is left out,
+with those of its package that were imported after it; the programs import them themselves. The child also takes the
+damage of imports that exit, hang or crash.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.sandbox import linux
 from trainmaster.shim.warm import conditions, effects
 
-_ALL, _EACH, _TOTAL = 60.0, 20.0, 120.0
-"""Seconds for all packages in one trial, for one package, and for all trials together."""
+_ALL, _EACH, _PACKAGE, _TOTAL = 60.0, 20.0, 40.0, 120.0
+"""Seconds for all packages in one trial, for one trial of a package, for all of its trials, and for everything."""
 _LOOK_AGAIN = 0.05
 
 
 def import_in_advance(
     modules: Sequence[str], varying: Collection[str], reads: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """(packages that are imported now, packages that are left out with the reason). Order matters: modules are imported
-    in the order in which the programs did it.
+    """(packages of which something is imported now, what is left out with the reason). Order matters: modules are
+    imported in the order in which the programs did it.
 
     `varying`: variables that differ between Pods; `reads`: those read so far, which grows while modules are imported.
     """
@@ -47,14 +48,29 @@ def import_in_advance(
     done: list[str] = []
     left_out: list[str] = []
     for package, members in packages.items():
-        left = end - get_monotonic()
-        problem = examine(members, min(left, _EACH)) if left > 0 else "the others took too long"
-        if problem:
-            left_out.append(f"{package} ({problem})")
-        else:
-            _import_all(members)
+        count, problem = _import_safe(members, examine, end)
+        if count:
             done.append(package)
+        if problem:
+            left_out.append(f"{members[count]} ({problem})")
     return done, left_out
+
+
+def _import_safe(modules: Sequence[str], examine: Callable[[Sequence[str], float], str], end: float) -> tuple[int, str]:
+    """Imports the first modules, as many as are safe: (their number, what is wrong with the next one)."""
+    safe, unsafe, count, problem = 0, len(modules) + 1, len(modules), ""
+    end = min(end, get_monotonic() + _PACKAGE)
+    while safe + 1 < unsafe:
+        left = end - get_monotonic()
+        if left <= 0:
+            return safe, problem or "the others took too long"
+        if found := examine(modules[:count], min(left, _EACH)):
+            unsafe, problem = count, found
+        else:
+            _import_all(modules[safe:count])
+            safe = count
+        count = (safe + unsafe) // 2
+    return safe, problem
 
 
 def _import_all(modules: Sequence[str]) -> None:

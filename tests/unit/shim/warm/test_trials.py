@@ -61,7 +61,7 @@ plain = type(os.environ)
 os.environ.__class__ = zygote._build_recorder(plain, reads)
 found = trials.import_in_advance(json.loads(sys.argv[1]), ["RANK"], reads)
 os.environ.__class__ = plain
-loaded = sorted(name for name in set(sys.modules) - before if "." not in name)
+loaded = sorted(set(sys.modules) - before)
 print(json.dumps([*found, loaded, dict(os.environ).get("X_NEW"), os.getcwd()]), flush=True)
 os._exit(0)
 """
@@ -73,6 +73,8 @@ def run(tmp_path: Path, *modules: str) -> list[object]:
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack" / "__init__.py").write_text("")
     (tmp_path / "pack" / "broken.py").write_text("import nosuch")
+    for number in range(9):
+        (tmp_path / "pack" / f"part{number}.py").write_text(BAD["threads"][0] if number == 5 else "")
     environ = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "LC_ALL": "C", "HOME": str(tmp_path / "home"), "TMPDIR": "/tmp"}
     done = subprocess.run(
         [sys.executable, "-c", CODE, json.dumps(modules)],
@@ -96,3 +98,15 @@ def test_each_bad_package_is_left_out_with_its_reason_and_leaves_no_trace(tmp_pa
 def test_good_packages_are_imported_and_a_module_that_is_broken_here_is_left_to_the_program(tmp_path: Path) -> None:
     done, left_out, *_ = run(tmp_path, "plain", "pack", "pack.broken", "lazy")
     assert (done, left_out) == (["plain", "pack", "lazy"], [])
+
+
+@pytest.mark.parametrize("order", ["0123456", "5", "50", "05", "1234", "876543210"])
+def test_of_a_package_the_modules_before_the_first_bad_one_are_imported(tmp_path: Path, order: str) -> None:
+    names = [f"pack.part{number}" for number in order]
+    done, left_out, loaded, *_ = run(tmp_path, "plain", "pack", *names, "lazy")
+    assert done == ["plain", "pack", "lazy"]
+    assert left_out == (["pack.part5 (it starts threads)"] if "5" in order else [])
+    assert isinstance(loaded, list)
+    assert {name for name in loaded if name.startswith("pack.")} == set(
+        names[: order.find("5")] if "5" in order else names
+    )
