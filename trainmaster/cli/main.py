@@ -11,15 +11,16 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.app.home.folder import AlreadyRunning, HomeError
 from trainmaster.cli import exits, streams
-from trainmaster.cli.commands import COMMANDS, HEADINGS, load_command
+from trainmaster.cli.commands import COMMANDS, HEADINGS, SERVERS, load_command
 from trainmaster.cli.context import CommandContext, CommandTable
 from trainmaster.cli.servers.flags import apply_kind
+from trainmaster.kit.late_methods import late_methods
 from trainmaster.version import __version__
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
         module.add_arguments(parser)
         options = parser.parse_args(argv[1:])
         apply_kind(options)
-        return module.run(options, context)
+        # For what the command imports while it runs. Web frameworks inspect the methods of classes, so not for servers.
+        with nullcontext() if argv[0] in SERVERS else late_methods():
+            return module.run(options, context)
     except SystemExit as stop:  # argparse: help, or a wrong command line that it has already explained
         return stop.code if isinstance(stop.code, int) else exits.USAGE
     except AlreadyRunning as error:

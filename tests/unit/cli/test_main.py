@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import io
 import json
@@ -13,7 +14,7 @@ import yaml
 import trainmaster
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.cli import exits
-from trainmaster.cli.commands import COMMANDS
+from trainmaster.cli.commands import COMMANDS, load_command
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 
@@ -117,6 +118,24 @@ def test_a_wrong_setting_ends_with_2_before_anything_is_started(shell: Shell, tm
     assert shell("up") == exits.USAGE
     assert "did you mean TRAINMASTER_SERVER_PORT?" in shell.err
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.skipif(not hasattr(dataclasses, "_create_fn"), reason="this Python compiles all methods at once")
+@pytest.mark.parametrize(("command", "is_late"), [("version", True), ("up", False)])
+def test_what_a_command_imports_while_it_runs_is_compiled_late(
+    shell: Shell, command: str, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for servers: web frameworks inspect the methods of classes."""
+    before = vars(dataclasses)["_create_fn"]
+    seen: list[object] = []
+
+    def note(*_: object) -> int:
+        seen.append(vars(dataclasses)["_create_fn"])
+        return exits.OK
+
+    monkeypatch.setattr(load_command(command), "run", note)
+    assert shell(command) == exits.OK
+    assert (seen != [before]) is is_late
 
 
 def test_version_prints_the_version(shell: Shell) -> None:

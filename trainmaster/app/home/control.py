@@ -18,10 +18,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainmaster.store.contract import StoreError
-from trainmaster.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from trainmaster.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 

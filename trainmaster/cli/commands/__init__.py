@@ -107,6 +107,9 @@ COMMANDS = {
 HEADINGS = {"run": "jobs", "up": "server", "outputs": "data of jobs", "service": "administration"}
 """Headings of the overview, by the command that each precedes."""
 
+SERVERS = frozenset({"up", "rest", "operator"})
+"""Commands that run until they are stopped."""
+
 
 def load_command(name: str) -> CommandModule:
     with late_methods():

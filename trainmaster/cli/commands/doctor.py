@@ -20,8 +20,7 @@ from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.doctor.machine import examine
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.servers.connection import add_cluster
-from trainmaster.jobs.kinds import find_kind
+from trainmaster.cli.servers.flags import add_cluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.subject:
+        # Imported here because checking the machine needs neither kinds nor a client.
+        from trainmaster.cli.doctor import trainjob
+        from trainmaster.jobs.kinds import find_kind
+
         reference = "/".join(options.subject)
         if reference.count("/") != 1 or find_kind(reference.partition("/")[0]) is None:
             raise exits.Failure("say `trainmaster doctor trainjob NAME`, or nothing for this machine", exits.USAGE)
-        # Imported here because checking the machine needs no client.
-        from trainmaster.cli.doctor import trainjob
-
         return trainjob.run(options, context, reference)
     home = context.home(options)
     found = asyncio.run(examine(home, load_settings(options, context, home).settings))

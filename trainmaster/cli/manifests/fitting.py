@@ -14,10 +14,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import CPU, GPU, read_amounts
 from trainmaster.api.resources import NODES
 from trainmaster.app.home.folder import HomeError
-from trainmaster.app.node import build_own_node
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.flags import load_settings
 from trainmaster.cli.servers.connection import call, get_server, is_cluster
 from trainmaster.client.contract import Client
 from trainmaster.client.listed import ListedView
@@ -73,6 +71,10 @@ def _ask_server(options: argparse.Namespace, context: CommandContext, namespaces
 
 
 def _read_own(options: argparse.Namespace, context: CommandContext, why: str) -> ComparedMachine:
+    # Imported here because a running server describes its machine itself.
+    from trainmaster.app.node import build_own_node
+    from trainmaster.cli.flags import load_settings
+
     home = context.home(options)
     settings = load_settings(options, context, home).settings
     try:
