@@ -294,10 +294,11 @@ class Chaos:
         ]
 
     def list_leftovers(self) -> list[str]:
-        """Files of Pods that no longer exist."""
+        """Files of Pods that no longer exist, and sockets of warm zygotes that belonged to earlier zygotes."""
         pods = [path.name for path in (self.home / "pods").iterdir() if not path.name.startswith(".")]
         gangs = [path.name for path in (self.home / "gangs").iterdir()] if (self.home / "gangs").exists() else []
-        return pods + gangs
+        sockets = [path.name for path in (self.home / "pods" / ".zygote").glob("warm-*.sock")]
+        return pods + gangs + (sockets if len(sockets) > 1 else [])
 
     async def abort(self) -> None:
         """After a failure: nothing of this run may go on running."""

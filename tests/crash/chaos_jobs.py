@@ -79,9 +79,10 @@ def build_runtime(ledger: Path, mark: str) -> Object:
 
 
 def build_job(number: int, ledger: Path, mark: str) -> Job:
+    # Warm ones in between: each finds the zygote that the one before has asked for, unless it was killed.
     kinds = (
-        *(_end_with_code, _restart_in_place, _train, _lose_a_rank_once, _fail_always),
-        *(_be_a_victim, _lose_a_shim_of_a_gang, _start_warm, _start_warm, _start_warm, _lose_a_shim_early),
+        *(_end_with_code, _start_warm, _restart_in_place, _train, _start_warm, _lose_a_rank_once, _fail_always),
+        *(_lose_a_shim_early, _be_a_victim, _start_warm, _lose_a_shim_of_a_gang),
     )
     return kinds[number % len(kinds)](number, ledger, mark)
 

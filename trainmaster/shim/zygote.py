@@ -386,11 +386,19 @@ def main(arguments: list[str]) -> int:
     linux.set_process_name("tm-zygote")
     linux.set_subreaper()
     prepare_zygote(root, level)
+    _remove_sockets(folder)
     zygote = Zygote(root, level, fingerprint, lock)
     write_whole(f"{folder}/zygote.json", encode(processes.read_identity()))
     report_and_detach(folder, "ready")
     zygote.serve()
     return 0
+
+
+def _remove_sockets(folder: str) -> None:
+    """Those of warm zygotes that an earlier zygote started: their names contain its token, and nobody asks for them."""
+    for name in os.listdir(folder):
+        if name.startswith("warm-"):
+            os.unlink(f"{folder}/{name}")
 
 
 def report_and_detach(folder: str, word: str) -> None:

@@ -366,7 +366,8 @@ def clean_up(paths: Paths) -> None:
         kill_group(path)
     for path in groups:
         remove_group(path)
-    os.unlink(paths.sandbox)
+    with contextlib.suppress(FileNotFoundError):  # the zygote and the control plane may both clean up
+        os.unlink(paths.sandbox)
 
 
 def remove_group(path: str) -> None:

@@ -30,11 +30,15 @@ def build_nsswitch(machine: str) -> str:
 
 
 def write_common(place: str) -> None:
-    """Called once per zygote: writes the files that are the same in all Pods. They are read-only there."""
+    """Called once per zygote: writes the files that are the same in all Pods. They are read-only there.
+
+    A file that is up to date is left alone: a shim of the previous zygote may be about to mount it in its Pod, which
+    fails if the file was replaced in between."""
     os.makedirs(place, exist_ok=True)
-    files = {"resolv.conf": _RESOLV, "nsswitch.conf": build_nsswitch(_read_machine("/etc/nsswitch.conf"))}
+    files = {"resolv.conf": _RESOLV, "nsswitch.conf": build_nsswitch(_read_text("/etc/nsswitch.conf"))}
     for name, text in files.items():
-        write_whole(f"{place}/{name}", text.encode())
+        if _read_text(f"{place}/{name}") != text:
+            write_whole(f"{place}/{name}", text.encode())
         os.chmod(f"{place}/{name}", 0o644)  # regardless of the umask: Pods have other users
 
 
@@ -66,7 +70,7 @@ def rewrite_hosts(directory: str, lines: Sequence[Sequence[str]]) -> None:
         os.close(handle)
 
 
-def _read_machine(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with open(path) as stream:
             return stream.read()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.shim.sandbox.etc import build_hosts, build_nsswitch, rewrite_hosts
+from trainmaster.shim.sandbox.etc import build_hosts, build_nsswitch, rewrite_hosts, write_common
 
 pytestmark = pytest.mark.unit
 
@@ -64,3 +64,15 @@ def test_names_come_from_files_only() -> None:
     text = build_nsswitch("passwd: files\nhosts: files dns\nservices: db files\n")
     assert text == "passwd: files\nservices: db files\nhosts: files\n"
     assert build_nsswitch("") == "hosts: files\n"
+
+
+def test_a_common_file_is_replaced_only_if_it_has_changed(tmp_path: Path) -> None:
+    """A shim may be about to mount it, and a file that was replaced meanwhile cannot be mounted."""
+    write_common(str(tmp_path))
+    before = {path.name: (path.stat().st_ino, path.read_text()) for path in tmp_path.iterdir()}
+    assert set(before) == {"resolv.conf", "nsswitch.conf"}
+    write_common(str(tmp_path))
+    assert {path.name: (path.stat().st_ino, path.read_text()) for path in tmp_path.iterdir()} == before
+    (tmp_path / "resolv.conf").write_text("of another version")
+    write_common(str(tmp_path))
+    assert (tmp_path / "resolv.conf").read_text() == before["resolv.conf"][1]
