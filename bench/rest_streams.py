@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench._load import percentile
+from bench._report import Report
 from bench.rest import Connection, read_cpu
 from tests.support.server import ServerProcess, start_server
 
@@ -125,7 +126,7 @@ async def drive(url: str, ca: str, token: str, options: argparse.Namespace) -> d
     return {"late": followers.times, "lines": followers.lines, "errors": followers.errors, "made": made}
 
 
-def measure(server: ServerProcess, name: str, creates: float, options: argparse.Namespace) -> bool:
+def measure(server: ServerProcess, name: str, creates: float, options: argparse.Namespace, report: Report) -> None:
     token = server.home / "pki" / "owner.token"
     child = [
         sys.executable,
@@ -154,11 +155,12 @@ def measure(server: ServerProcess, name: str, creates: float, options: argparse.
         print(f"  creates: p50 {statistics.median(found['made']):.1f} ms  p99 {percentile(found['made'], 0.99):.1f} ms")
     whole = len(set(found["lines"])) == 1 and len(found["lines"]) == options.followers
     problems = found["errors"] or ([] if whole else [f"followers saw {sorted(set(found['lines']))} lines"])
-    print(f"{'ok    ' if not problems else 'MISSED'} without an error{''.join(f': {one}' for one in problems[:3])}")
-    kept = p99 <= LATENESS_P99
+    for problem in problems[:3]:
+        print(f"  {problem}", flush=True)
+    report.check(f"REST: errors of {what}", len(problems), at_most=0, anchor=f"{len(late)} lines delivered")
     if not creates:
-        print(f"{'ok    ' if kept else 'MISSED'} a line is late by {p99:.1f} ms (p99), promised {LATENESS_P99:.0f} ms")
-    return not problems and (kept or bool(creates))
+        report.check(f"REST: a log line reaches {options.followers} followers, p99", p99, at_most=LATENESS_P99,
+                     unit=" ms", anchor=f"p50 {p50:.1f} ms, CPU {share:.0f} % of a core")  # fmt: skip
 
 
 async def _start(server: ServerProcess, body: dict[str, Any]) -> None:
@@ -185,8 +187,10 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as folder,
         start_server(Path(folder) / "home") as server,
     ):
-        kept = [measure(server, "quiet", 0.0, options), measure(server, "busy", options.creates, options)]
-    return 0 if all(kept) else 1
+        report = Report()
+        measure(server, "quiet", 0.0, options, report)
+        measure(server, "busy", options.creates, options, report)
+    return report.exit_code
 
 
 if __name__ == "__main__":
