@@ -28,7 +28,7 @@ from bench import _plant
 from bench._load import NAMESPACE, WORKLOADS, Load, drive_from_outside, make_pytorchjob, percentile
 from bench._report import Report
 from bench.lifecycles import NODES, cpu_seconds, show
-from bench.real_jobs import Watcher, has_phase, make_job
+from bench.real_jobs import Watcher, make_job
 from bench.retention import Expiring, measure_lateness
 from tests.kube.cluster import KubeCluster, Parts
 from tests.kube.training_operator import NAME, running_training_operator
@@ -101,7 +101,7 @@ async def start_once(client: Client, watcher: Watcher, gvr: GVR, job: Object) ->
     name = job["metadata"]["name"]
     began = time.perf_counter()
     await client.create(gvr, job, NAMESPACE)
-    running = await watcher.wait(name, RANKS, has_phase("Running"))
+    running = await watcher.wait(name, RANKS, "Running")
     taken = (max(heard for _, heard in running) - began) * 1e3
     await client.delete(gvr, name, NAMESPACE)
     await watcher.wait_gone(name)
