@@ -64,7 +64,7 @@ class NetworkLeases:
     hide: tuple[str, ...] = ()
     services: dict[str, tuple[Line, ...]] = field(default_factory=dict)
     """By namespace: hosts lines of its Services (maintained by `service_names`)."""
-    followed: dict[tuple[str, str], Object] = field(default_factory=dict)
+    followed: dict[str, dict[str, Object]] = field(default_factory=dict)
     """By namespace and name: Services whose names are in hosts files (maintained by `service_names`)."""
     _given: dict[str, tuple[Line, ...]] = field(default_factory=dict)
     """The lines that a Pod has, by uid."""
@@ -75,6 +75,12 @@ class NetworkLeases:
     _members: dict[str, set[str]] = field(default_factory=dict)
     _peers: dict[str, GangPeers] = field(default_factory=dict)
     _segments: dict[str, str] = field(default_factory=dict)
+    _home: str = field(init=False)
+    """The prefix of control group names: another home on this machine may have a Pod with the same uid (a restored
+    copy, a test)."""
+
+    def __post_init__(self) -> None:
+        self._home = name_home(self.root)
 
     def restore(self, pod: Pod, found: FoundPod) -> None:
         """Restores the leases recorded in the Pod's directory."""
@@ -108,9 +114,8 @@ class NetworkLeases:
         gang = read_v1_gang(pod.raw)
         own: list[str] = []
         others: list[str] = []
-        for (namespace, name), service in self.followed.items():
-            if namespace == pod.namespace:
-                (own if gang and read_v1_gang(service) == gang else others).append(name)
+        for name, service in self.followed.get(pod.namespace, {}).items():
+            (own if gang and read_v1_gang(service) == gang else others).append(name)
         return [*own, *others]
 
     def _find_api(self, uid: str) -> tuple[str, int] | None:
@@ -137,7 +142,7 @@ class NetworkLeases:
 
     async def build_sandbox(self, pod: Pod, prepared: Prepared) -> SandboxSpec:
         self._write_ports(pod)
-        group = self._name_group(pod)
+        group = f"{self._home}-{pod.uid}"
         if self.level == PLAIN:
             return build_sandbox(pod, prepared, cgroup=group, relays=self._build_host_relays(pod))
         if pod.uses_host_network:
@@ -189,11 +194,6 @@ class NetworkLeases:
         """Whether the Pod is known to have its namespace's current Service lines."""
         given = self._given.get(pod.uid)
         return given is not None and given == self.services.get(pod.namespace, ())
-
-    def _name_group(self, pod: Pod) -> str:
-        """Includes the home: another home on this machine may have a Pod with the same uid (a restored copy, a
-        test)."""
-        return f"{name_home(self.root)}-{pod.uid}"
 
     def find_address(self, pod: Pod) -> str:
         """The Pod's address as shown in its status."""

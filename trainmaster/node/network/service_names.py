@@ -57,29 +57,34 @@ class ServiceNames:
         await follow(self.client, self.clock, SERVICES, self._take_all, change)
 
     async def _take_all(self, services: list[Object]) -> None:
-        self._changed |= {namespace for namespace, _ in self.places.followed}
-        self.places.followed = {_get_key(service): service for service in services if is_followed(service)}
-        self._changed |= {namespace for namespace, _ in self.places.followed}
+        self._changed |= self.places.followed.keys()
+        self.places.followed = {}
+        for service in filter(is_followed, services):
+            namespace, name = _get_key(service)
+            self.places.followed.setdefault(namespace, {})[name] = service
+        self._changed |= self.places.followed.keys()
         self._news.set()
 
     def _take(self, service: Object, *, gone: bool) -> None:
-        key = _get_key(service)
-        known = key in self.places.followed
+        namespace, name = _get_key(service)
         if gone or not is_followed(service):
-            self.places.followed.pop(key, None)
+            followed = self.places.followed.get(namespace, {})
+            if followed.pop(name, None) is None:
+                return
+            if not followed:
+                del self.places.followed[namespace]
         else:
-            self.places.followed[key] = service
-        if known or key in self.places.followed:
-            self._changed.add(key[0])
-            self._news.set()
+            self.places.followed.setdefault(namespace, {})[name] = service
+        self._changed.add(namespace)
+        self._news.set()
 
     def note(self, pod: Pod) -> None:
         """The Pod was created, changed or deleted."""
-        namespace, labels = pod.namespace, pod.labels
-        for (where, _), service in self.places.followed.items():
+        labels = pod.labels
+        for service in self.places.followed.get(pod.namespace, {}).values():
             # A selector that no longer matches is recognized by its keys.
-            if where == namespace and any(key in labels for key in service["spec"]["selector"]):
-                self._changed.add(namespace)
+            if any(key in labels for key in service["spec"]["selector"]):
+                self._changed.add(pod.namespace)
                 self._news.set()
                 return
 
@@ -118,10 +123,9 @@ class ServiceNames:
     def _build_lines(self, namespace: str, pods: Iterable[Pod]) -> tuple[Line, ...]:
         members = [pod for pod in pods if _is_running(pod)]
         found: list[Line] = []
-        for (where, _), service in sorted(self.places.followed.items(), key=lambda item: item[0]):
-            if where == namespace:
-                shown = [(pod, self.places.find_address(pod)) for pod in members if _is_published(service, pod)]
-                found += build_service_lines([service], shown, namespace)
+        for _, service in sorted(self.places.followed.get(namespace, {}).items()):
+            shown = [(pod, self.places.find_address(pod)) for pod in members if _is_published(service, pod)]
+            found += build_service_lines([service], shown, namespace)
         return tuple(found)
 
     async def _rewrite(self, pod: Pod) -> None:

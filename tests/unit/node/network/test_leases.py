@@ -80,7 +80,8 @@ def test_services_are_reached_without_the_proxy_those_of_the_own_job_first(tmp_p
     leases = NetworkLeases(tmp_path, client, Workloads(client), FULL)
     others = [make_service(f"other-{number:03d}", "b") for number in range(100)]
     own = [make_service("a-master-0", "a"), make_service("a-worker-0", "a"), make_service("far", namespace="elsewhere")]
-    leases.followed = {(item["metadata"]["namespace"], item["metadata"]["name"]): item for item in (*others, *own)}
+    for item in (*others, *own):
+        leases.followed.setdefault(item["metadata"]["namespace"], {})[item["metadata"]["name"]] = item
     site = asyncio.run(leases.build_site(make_pod("a", "worker-0"), {}))
     direct = site.variables["NO_PROXY"].split(",")
     assert {"a-master-0", "a-worker-0", "other-000", site.address} <= set(direct) and "far" not in direct
