@@ -9,7 +9,7 @@ The names of an MPIJob's workers stay, because they name Pods to `kubectl exec`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.api.training.reports import FOLDER
@@ -33,13 +33,24 @@ _HOST = rf"{_BEGIN}[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _END = r"(?![A-Za-z0-9-]|\.[A-Za-z0-9])"
 
 
+@dataclass(frozen=True, slots=True)
+class HostNames:
+    """The names of a gang's Pods in a text. Compiled only for a text with the part that all of them have."""
+
+    part: str
+    pattern: str
+
+    def sub(self, put: Callable[[re.Match[str]], str], text: str) -> str:
+        return re.sub(self.pattern, put, text) if self.part in text else text
+
+
 @dataclass(slots=True)
 class Rewriter:
     """For one container. Collects what it changed."""
 
     paths: Mapping[str, str]
     """mountPath -> directory."""
-    names: re.Pattern[str] | None
+    names: HostNames | None
     lease_port: LeasePort
     all_listen: bool = False
     """Whether every Pod of the gang listens on the port, not just one."""
@@ -98,7 +109,7 @@ class Rewriter:
 
 
 def build_rewriter(pod: Pod, paths: Mapping[str, str], lease_port: LeasePort) -> Rewriter:
-    return Rewriter(paths, _build_name_pattern(pod), lease_port, _find_framework(pod) is TENSORFLOW)
+    return Rewriter(paths, _build_host_names(pod), lease_port, _find_framework(pod) is TENSORFLOW)
 
 
 def _find_framework(pod: Pod) -> V1Framework | None:
@@ -117,12 +128,14 @@ def _build_path_pattern(paths: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(begin + "(?:" + "|".join(map(re.escape, longest)) + r")(?=/|(?![\w.-])|\.(?!\w))")
 
 
-def _build_name_pattern(pod: Pod) -> re.Pattern[str] | None:
+def _build_host_names(pod: Pod) -> HostNames | None:
     if pod.subdomain:
-        host = rf"{_HOST}\.{re.escape(pod.subdomain)}"
+        part = f".{pod.subdomain}"
+        host = f"{_HOST}{re.escape(part)}"
     elif JOB_NAME in pod.labels and _find_framework(pod) not in (None, MPI):
-        host = rf"{_BEGIN}{re.escape(pod.labels[JOB_NAME])}-[a-z]+-\d+"
+        part = f"{pod.labels[JOB_NAME]}-"
+        host = rf"{_BEGIN}{re.escape(part)}[a-z]+-\d+"
     else:
         return None
     tail = rf"(?:\.{re.escape(pod.namespace)}(?:\.svc(?:\.cluster\.local)?)?)?"
-    return re.compile(rf"(?P<name>(?P<host>{host}){tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")
+    return HostNames(part, rf"(?P<name>(?P<host>{host}){tail}){_END}(?::(?P<port>\d{{1,5}})(?!\d))?")
