@@ -64,6 +64,9 @@ Announce = Callable[[str, str], None]
 """(Pod uid, sentence): what delays the start of its containers."""
 Exceeded = Callable[[str, str], None]
 """(Pod uid, sentence): an emptyDir exceeds its limit; the Pod must be evicted."""
+_TAKE_OVER = (1.0, 0.005)
+"""Seconds after a restart of the control plane until volumes of running Pods are updated again: of the first Pod, and
+of each further one. Finding the Pods comes first."""
 _SIZE_SECONDS = 10.0
 """How often volumes with a sizeLimit are measured, as in the kubelet's eviction manager."""
 
@@ -193,7 +196,8 @@ class Launcher:
         uid = pod.uid
         if uid not in self._live:
             self._adopted[uid] = (pod, site)
-            self._queue.add(uid)
+            first, further = _TAKE_OVER
+            self._queue.add_after(uid, first + further * len(self._adopted))
 
     async def _get_images(self, pod: Pod, containers: list[Fields], site: Site) -> dict[str, Environment]:
         def tell(sentence: str) -> None:
