@@ -17,7 +17,8 @@ from tests.node.shims import Shims, make_spec, run, supervising, wait_until_dead
 from trainmaster.node.shims import zygotes
 from trainmaster.node.shims.supervisor import SupervisorError
 from trainmaster.shim.processes import is_alive, list_descendants
-from trainmaster.shim.protocol import FULL, PLAIN, Paths, ProcessIdentity, write_whole
+from trainmaster.shim.protocol import FULL, PLAIN, ProcessIdentity, write_whole
+from trainmaster.shim.wire import Message
 
 pytestmark = pytest.mark.node
 
@@ -179,9 +180,9 @@ def test_a_shim_that_dies_as_soon_as_it_has_begun_is_lost(
         supervisor = shims.supervisor
         ask = supervisor._ask_zygote
 
-        async def ask_and_kill(uid: str, paths: Paths, starts: list[list[Any]], wish: Any) -> bool:
+        async def ask_and_kill(uid: str, request: Message, wish: Any) -> bool:
             monkeypatch.undo()
-            assert await ask(uid, paths, starts, wish)
+            assert await ask(uid, request, wish)
             await shims.wait_began(uid)
             supervisor._forget(uid)
             shim = shims.read_shim(uid)

@@ -340,6 +340,8 @@ class NodeAgent:
         await self._report(pod)
         if any(isinstance(instruction, Confirm) for instruction in step.instructions):
             await self._confirm(pod)
+        if is_finished(pod.plan, pod.state):
+            await self._settle(pod)
 
     async def _tell_eviction(self, pod: TrackedPod) -> None:
         assert pod.state is not None
@@ -387,8 +389,6 @@ class NodeAgent:
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
         if changed:
             await self._write(pod, changed)
-        if is_finished(pod.plan, pod.state):
-            await self._settle(pod)
 
     async def _keep_outputs(self, pod: TrackedPod) -> None:
         """Called before the end is reported, so that outputs are available then. If it fails it is retried before the
@@ -458,14 +458,19 @@ class NodeAgent:
             task.cancel()
         for event in pod.ends.values():
             event.set()
+        await self.runner.stop(pod.uid)
+        self._let_gang_start(pod)
         await self.runner.remove(pod.obj)
         self._pods.pop(pod.uid, None)
-        left = self._leaving.get(pod.gang, set())
-        left.discard(pod.uid)
+
+    def _let_gang_start(self, gone: TrackedPod) -> None:
+        """Nothing of this Pod runs any more."""
+        left = self._leaving.get(gone.gang, set())
+        left.discard(gone.uid)
         if not left:
-            self._leaving.pop(pod.gang, None)
+            self._leaving.pop(gone.gang, None)
             for other in self._pods.values():
-                if other.gang == pod.gang:
+                if other.gang == gone.gang and other is not gone:
                     self._queue.add(other.uid)
 
 

@@ -122,9 +122,11 @@ class Performer:
         await self._tell(pod, ready, refused)
 
     async def _prepare(self, pod: TrackedPod, starts: Sequence[Start]) -> tuple[Ready, dict[Start, LaunchError]]:
+        """Files are prepared while the Pod is written to disk: what a crash leaves of them is removed as a stray."""
         try:
+            prepared = await self._runner.prepare(pod.obj, starts)
             await self._client.durable(int(pod.obj.resource_version))
-            return await self._runner.prepare(pod.obj, starts)
+            return prepared
         except (StatusError, OSError) as failure:
             return Ready(), dict.fromkeys(starts, LaunchError(CREATE_ERROR, str(failure)))
 

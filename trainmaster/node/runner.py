@@ -160,7 +160,7 @@ class PodRunner:
         """The containers that can start, and the others with their errors."""
         try:
             site = await self._places.build_site(pod, {})
-            os.makedirs(f"{site.directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
+            self._make_directory(site.directory)
             prepared = await self._launcher.prepare(pod, site)
             trainjob = await self._find_trainjob(pod)
             newest = await self._find_newest(trainjob)
@@ -211,17 +211,23 @@ class PodRunner:
     async def _find_newest(self, trainjob: str) -> str:
         if self._settings.results is None or not trainjob:
             return ""
-        return await asyncio.to_thread(Results(self._settings.results).find_newest, trainjob)
+        results = Results(self._settings.results)
+        return await asyncio.to_thread(results.find_newest, trainjob) if results.has_checkpoints(trainjob) else ""
 
     def _add_results(self, pod: Pod, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
             return spec
         return Results(self._settings.results).add_directories(pod, trainjob, spec, self._settings.level, newest)
 
+    def _make_directory(self, directory: str) -> None:
+        """The Pod's directory. In a sandbox the notice has a directory of its own, which is mounted."""
+        is_plain = self._settings.level == PLAIN
+        os.makedirs(directory if is_plain else f"{directory}/{_NOTICE_FOLDER}", 0o755, exist_ok=True)
+
     def _add_notice(self, spec: ContainerSpec, directory: str) -> ContainerSpec:
-        folder = f"{directory}/{_NOTICE_FOLDER}"
         if self._settings.level == PLAIN:
-            return replace(spec, env={NOTICE_VARIABLE: f"{folder}/{_NOTICE_FILE}", **spec.env})
+            return replace(spec, env={NOTICE_VARIABLE: f"{directory}/{_NOTICE_FILE}", **spec.env})
+        folder = f"{directory}/{_NOTICE_FOLDER}"
         seen = f"{INSIDE}/{_NOTICE_FOLDER}"
         mount = Mount(seen, folder, read_only=True)
         return replace(spec, env={NOTICE_VARIABLE: f"{seen}/{_NOTICE_FILE}", **spec.env}, mounts=(*spec.mounts, mount))
@@ -272,9 +278,11 @@ class PodRunner:
         """Tells programs that poll the file that they must stop, and how long they have."""
         deadline = self._clock.now() + timedelta(seconds=notice.seconds)
         content = {"reason": notice.reason, "seconds": round(notice.seconds, 3), "deadline": format_time(deadline)}
-        path = self._settings.root / uid / _NOTICE_FOLDER / _NOTICE_FILE
+        directory = f"{self._settings.root}/{uid}"
+        folder = f"{directory}/{_NOTICE_FOLDER}"  # absent at the plain level, except for Pods of earlier versions
+        path = f"{folder if os.path.isdir(folder) else directory}/{_NOTICE_FILE}"
         try:
-            write_whole(os.fspath(path), orjson.dumps(content), 0o644)
+            write_whole(path, orjson.dumps(content), 0o644)
         except OSError as error:  # gone, or the disk is full: it is stopped anyway
             log.debug("no stop notice", extra={"uid": uid, "error": str(error)})
 
@@ -308,10 +316,13 @@ class PodRunner:
         await self._supervisor.close(uid)
         await self._launcher.drop_memory(uid)
 
-    async def remove(self, pod: Pod) -> None:
-        """Kills what runs and waits for it; then removes everything of the Pod."""
-        uid = pod.uid
+    async def stop(self, uid: str) -> None:
+        """Kills what runs and waits for it."""
         await self._supervisor.close(uid)
+
+    async def remove(self, pod: Pod) -> None:
+        """Removes everything of a stopped Pod."""
+        uid = pod.uid
         await self._launcher.release(pod)
         self._places.release(pod)
         await self._keep_logs(uid)

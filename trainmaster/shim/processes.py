@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Collection, Iterable
+from functools import cache
 
 from trainmaster.shim.protocol import ProcessIdentity, read_whole
 
@@ -21,6 +22,7 @@ def make_token(uid: str, container: str, attempt: int) -> str:
     return f"{uid}/{container}/{attempt}"
 
 
+@cache
 def read_boot_id() -> str:
     return read_whole("/proc/sys/kernel/random/boot_id").decode().strip()
 

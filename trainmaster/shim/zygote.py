@@ -20,19 +20,9 @@ from typing import NoReturn
 
 from trainmaster.shim import entry, launch, processes, wire
 from trainmaster.shim.loop import Loop
-from trainmaster.shim.protocol import (
-    ENVIRON,
-    ZYGOTE_FOLDER,
-    ZYGOTE_SOCKET,
-    Paths,
-    SandboxSpec,
-    decode,
-    encode,
-    read_whole,
-    write_whole,
-)
+from trainmaster.shim.protocol import ENVIRON, ZYGOTE_FOLDER, ZYGOTE_SOCKET, Paths, encode, write_whole
 from trainmaster.shim.sandbox import linux
-from trainmaster.shim.sandbox.build import SandboxError, clone_flags, describe_inherited, prepare_zygote
+from trainmaster.shim.sandbox.build import clone_flags, describe_inherited, prepare_zygote
 from trainmaster.shim.sandbox.cgroups import clean_up
 from trainmaster.shim.warm import conditions
 from trainmaster.shim.wire import Message
@@ -74,7 +64,7 @@ class Zygote:
         self._links: dict[int, socket.socket] = {}
         self._shims: dict[int, str] = {}
         self._spares: dict[int, socket.socket] = {}
-        self._spare_flags = clone_flags(SandboxSpec("", "", "", "", level=level))
+        self._spare_flags = clone_flags(level)
         self._refill_set = False
         self._is_waiting = True
         self._root = root
@@ -135,10 +125,10 @@ class Zygote:
     def _start_pod(self, link: socket.socket, message: Message, fds: list[int]) -> None:
         """With a descriptor, the shim communicates and reports errors through it; without one, the zygote answers."""
         directory = str(message.get("dir"))
+        flags = clone_flags(str(message.get("level")))
         try:
-            spec = decode(SandboxSpec, read_whole(Paths(directory).pod))
-            pid = self._use_spare(clone_flags(spec), message, fds) or _fork(clone_flags(spec))
-        except (OSError, ValueError, TypeError, SandboxError) as error:
+            pid = self._use_spare(flags, message, fds) or _fork(flags)
+        except OSError as error:
             text = f"cannot start a shim: {error}"
             if fds:
                 with socket.socket(fileno=os.dup(fds[0])) as told:
@@ -148,7 +138,7 @@ class Zygote:
             return
         if pid == 0:
             self._become_shim(directory, message, fds)
-        self._shims[pid] = spec.uid
+        self._shims[pid] = os.path.basename(directory)
         self._plan_refill()
         if not fds:
             _answer(link, {"pid": pid, "start_ticks": processes.read_start_ticks(pid)})

@@ -33,6 +33,7 @@ from trainmaster.history.results import ABOUT, FILES, HOME, LOST, WORKDIRS
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.disk.lost_files import find_lost, list_scratch, walk_scratch
+from trainmaster.node.disk.results import has_entries
 from trainmaster.node.volumes.contract import Volume
 from trainmaster.shim.protocol import COPY, write_whole
 from trainmaster.shim.sandbox import beneath
@@ -108,7 +109,7 @@ class Outputs:
             directory, note["trainjob"], note["about"], note.get("rank", 0), view, note.get("digest", "")
         )
         places = (directory / WORK, view, *(place for place, _ in list_scratch(directory)))
-        return found if any(place is not None and _has_entries(place) for place in places) else None
+        return found if any(place is not None and has_entries(place) for place in places) else None
 
     def keep(self, pod: FinishedPod) -> int:
         """Returns how many files were kept; 0 if there is nothing to keep or it was done before. Blocks. Raises OSError
@@ -172,14 +173,6 @@ def _is_kept_kind(entry: TreeEntry) -> bool:
     if stat.S_ISLNK(entry.status.st_mode):
         return is_inside(entry.path, os.readlink(entry.name, dir_fd=entry.directory))
     return stat.S_ISREG(entry.status.st_mode)
-
-
-def _has_entries(place: Path) -> bool:
-    try:
-        with os.scandir(place) as scan:
-            return any(True for _ in scan)
-    except OSError:
-        return False
 
 
 def list_new(view: Path, tree: Path) -> Iterator[TreeEntry]:

@@ -36,6 +36,10 @@ _MOST_NAMES = 20_000
 class Results:
     root: Path
 
+    def has_checkpoints(self, trainjob: str) -> bool:
+        """Whether it is worth a thread to look for the newest one. Does not block."""
+        return has_entries(self.root / trainjob / _CHECKPOINTS)
+
     def find_newest(self, trainjob: str) -> str:
         """Name of the newest complete checkpoint; "" if there is none. Call it in a thread: a program can fill the
         directory with names."""
@@ -80,6 +84,15 @@ class Results:
             note["seats"][seat] = uid
             write_whole(os.fspath(path), orjson.dumps(note))
         return str(note["checkpoint"])
+
+
+def has_entries(folder: Path) -> bool:
+    """Does not read more than the first one."""
+    try:
+        with os.scandir(folder) as scan:
+            return any(True for _ in scan)
+    except OSError:
+        return False
 
 
 def find_newest_name(folder: Path) -> str:

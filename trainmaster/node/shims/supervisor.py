@@ -140,7 +140,9 @@ class Supervisor:
             for spec in first:
                 write_whole(paths.spec(spec.name, spec.attempt), encode(spec))
             write_whole(paths.pod, encode(pod))
-            await self._launch(uid, paths, [[spec.name, spec.attempt] for spec in first], warm_zygote)
+            starts = [[spec.name, spec.attempt] for spec in first]
+            message = {"op": "pod", "dir": paths.directory, "level": pod.level, "start": starts}
+            await self._launch(uid, paths, message, warm_zygote)
         except TimeoutError:
             raise SupervisorError(f"the shim was not ready within {_LAUNCH_LIMIT:.0f} s") from None
         except OSError as error:
@@ -158,34 +160,31 @@ class Supervisor:
         if self.zygotes.needs_warm(warm_zygote):
             await self.zygotes.start_warm(warm_zygote, is_idle=is_idle)
 
-    async def _launch(self, uid: str, paths: Paths, starts: list[list[Any]], warm_zygote: WarmZygote | None) -> None:
+    async def _launch(self, uid: str, paths: Paths, message: Message, warm_zygote: WarmZygote | None) -> None:
         for number in range(_TRIES):
             if number and uid not in self._links and read_found(paths, alive=False).list_lost():
                 # It died after it had started them: another shim would not start them again, nor know their exit.
                 await self._settle_loss(uid)
                 return
-            if uid not in self._links and not await self._ask_zygote(uid, paths, starts, warm_zygote):
+            if uid not in self._links and not await self._ask_zygote(uid, message, warm_zygote):
                 continue
             if uid in self._links:
                 return
             if await self._connect(uid, paths):
-                for container, attempt in starts:
+                for container, attempt in message["start"]:
                     await self._start(uid, container, attempt)
                 # An earlier shim may have started them, and seen them exit, before it was connected.
                 self._report(read_found(paths, alive=True))
                 return
         raise SupervisorError("the shim died while the Pod was started")
 
-    async def _ask_zygote(
-        self, uid: str, paths: Paths, starts: list[list[Any]], warm_zygote: WarmZygote | None
-    ) -> bool:
+    async def _ask_zygote(self, uid: str, request: Message, warm_zygote: WarmZygote | None) -> bool:
         """Whether the Pod has a running shim now, ours or an earlier one. False: it died, and a retry makes sense."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             ours.setblocking(False)
-            message = {"op": "pod", "dir": paths.directory, "start": starts}
-            if warm_zygote is None or not self.zygotes.send_warm(warm_zygote, message, theirs.fileno()):
-                await self.zygotes.send(message, theirs.fileno())
+            if warm_zygote is None or not self.zygotes.send_warm(warm_zygote, request, theirs.fileno()):
+                await self.zygotes.send(request, theirs.fileno())
         except BaseException:
             ours.close()
             raise
@@ -369,19 +368,21 @@ class Supervisor:
         if uid not in self._links:
             await self._connect(uid, paths)
         link = self._links.get(uid)
+        is_closed = False
         if link is not None:
             try:
                 async with asyncio.timeout(_CLOSE_LIMIT):
                     self._links.pop(uid)
                     await link.request("close")
                     await link.gone
+                    is_closed = True
             except ShimGone:
                 log.debug("shim gone before it was closed")
             except (TimeoutError, ShimError):
                 await self._force(uid, paths)
             finally:
                 link.close()
-        await self._seal(uid, paths)
+        await self._seal(uid, paths, is_closed=is_closed)
 
     async def _force(self, uid: str, paths: Paths) -> None:
         """For a shim that does not respond: the kernel kills the Pod with it, or the sweep does."""
@@ -391,8 +392,9 @@ class Supervisor:
             kill_quietly(who.pid)
         await self._kill_leftovers(uid)
 
-    async def _seal(self, uid: str, paths: Paths) -> None:
-        """Prevents a shim that the zygote is still starting from finding the Pod."""
+    async def _seal(self, uid: str, paths: Paths, *, is_closed: bool) -> None:
+        """Prevents a shim that the zygote is still starting from finding the Pod. `is_closed`: its shim has ended
+        everything and said so."""
         try:
             lock = take_lock(paths)
         except FileNotFoundError:
@@ -403,7 +405,7 @@ class Supervisor:
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(paths.pod)
-            if read_found(paths, alive=False).list_lost():
+            if not is_closed and read_found(paths, alive=False).list_lost():
                 await self._kill_leftovers(uid)
             if _has_groups(paths):
                 await asyncio.to_thread(clean_up, paths)

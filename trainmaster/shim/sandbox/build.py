@@ -133,9 +133,9 @@ def list_shims(root: str) -> list[tuple[str, int]]:
     return found
 
 
-def clone_flags(pod: SandboxSpec) -> int:
-    """The flags for clone3 when the zygote creates the shim of this Pod."""
-    return 0 if pod.level == PLAIN else linux.CLONE_NEWPID
+def clone_flags(level: str) -> int:
+    """The flags for clone3 when the zygote creates the shim of a Pod at this level."""
+    return 0 if level == PLAIN else linux.CLONE_NEWPID
 
 
 def build_pod(paths: Paths, pod: SandboxSpec) -> Sandbox:
