@@ -152,7 +152,8 @@ def check_v1_plan(gvr: GVR, view: View, request: Request, plan: Plan) -> Iterato
                 yield "I8", f"deletes {name}, which is neither counted as a restart nor too many"
         running = [pod for pod in present.values() if get_phase(pod) == "Running"]
         total = get_number(job, "restarts")
-        total += sum(read_restarts(pod) for pod in running if not _is_surplus(gvr, job, pod, present))
+        counted = [pod for pod in running if not _is_surplus(gvr, job, pod, present) and _is_restarted(gvr, job, pod)]
+        total += sum(map(read_restarts, counted))
         limit = read_policy(job).get("backoffLimit")
         if limit is not None and total >= max(1, limit) and not _ends(plan):
             yield "I8", f"goes on with {request.name} after {total} restarts, its backoffLimit is {limit}"
@@ -167,6 +168,13 @@ def is_cleaned(job: Object, pod: Object) -> bool:
     """Whether the Pod of a finished job is deleted."""
     policy = read_policy(job).get("cleanPodPolicy") or "None"
     return policy == "All" or (policy == "Running" and not is_over(pod))
+
+
+def _is_restarted(gvr: GVR, job: Object, pod: Object) -> bool:
+    """Whether restarts of its containers count: by the job's policy, also for a Pod adopted from another job."""
+    rank = read_v1_rank(pod)
+    replicas = {kind.lower(): spec for kind, spec in job["spec"][V1_KINDS[gvr].replicas_field].items()}
+    return rank is not None and replicas[rank[0]].get("restartPolicy") != "Never"
 
 
 def _is_surplus(gvr: GVR, job: Object, pod: Object, pods: dict[str, Object]) -> bool:

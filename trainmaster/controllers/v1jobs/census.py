@@ -91,6 +91,12 @@ def take_census(job: V1Job, pods: Iterable[Pod]) -> dict[str, ReplicaCensus]:
     return {census.replica.type: census for census in found.values()}
 
 
+def list_without_type(job: V1Job, pods: Iterable[Pod]) -> list[Pod]:
+    """Pods of a type that the job does not have: left by a job of the same name, and adopted."""
+    words = {replica.word for replica in job.replicas.values()}
+    return [pod for pod in pods if pod.labels.get(REPLICA_TYPE, "") not in words]
+
+
 def _is_leaving(job: V1Job, pod: Pod) -> bool:
     """Whether a Pod ends because the job was restarted, or suspended, even if it has been resumed since."""
     if is_outdated(job, pod):

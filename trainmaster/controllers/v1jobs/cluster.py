@@ -68,7 +68,7 @@ class V1ClusterPass:
             return self._children.explain_taken(gvr, found)
         change = build_change(found, wanted)
         if change:
-            self._draft.write(build_patch(gvr, found, change))
+            self._draft.write(build_patch(gvr, found, change, versioned=True))
         return None
 
     def prepare_pod(self, pod: Object, replica: ReplicaSpec) -> None:

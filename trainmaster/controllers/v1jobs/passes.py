@@ -19,6 +19,7 @@ from trainmaster.controllers.v1jobs.census import (
     count_restarts_in_place,
     is_outdated,
     is_retried,
+    list_without_type,
     take_census,
 )
 from trainmaster.controllers.v1jobs.claims import V1Children
@@ -287,7 +288,7 @@ class V1Pass:
             elif found.is_owned_by(self._job.uid):
                 changed: Object = {key: wanted[key] for key in ("data", "rules") if key in wanted}
                 if any(found.raw.get(key) != value for key, value in changed.items()):
-                    self.draft.write(build_patch(gvr, found, changed))
+                    self.draft.write(build_patch(gvr, found, changed, versioned=True))
             elif gvr != SERVICE_ACCOUNTS:
                 name = wanted["metadata"]["name"]
                 kind = wanted["kind"]
@@ -302,6 +303,8 @@ class V1Pass:
         for group in self._census.values():
             for pod in group.surplus:
                 self._delete(pod)
+        for pod in list_without_type(self._job, self._children.pods):
+            self._delete(pod)
         for name, service in self._children.services.items():
             if name not in wanted:
                 self._delete_service(service)

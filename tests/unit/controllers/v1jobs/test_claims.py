@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.unit.controllers.v1jobs.stage import V1Stage
 from tests.unit.controllers.world import World
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import PODS, SERVICES
-from trainmaster.api.v1jobs.frameworks import PYTORCH
-from trainmaster.client.writes import Create, Delete
+from trainmaster.api.resources import CONFIG_MAPS, PODS, SERVICES
+from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH
+from trainmaster.client.writes import Create, Delete, Patch
 from trainmaster.controllers.v1jobs.reconciler import build_controller
 from trainmaster.engine.plan import Plan
 from trainmaster.jobs.models.v1jobs import PyTorchJob
@@ -138,3 +139,23 @@ def test_labels_of_a_pod_that_somebody_changed_are_set_again(name: str, changed:
     assert note.reason == "PodLabelsChanged"
     assert note.message.startswith(f"Labels of pod {name} were changed; they are set again: training.kubeflow.org/")
     assert world.run(CONTROLLER, "a").all_writes == ()
+
+
+def test_a_pod_of_a_type_that_the_job_does_not_have_is_deleted() -> None:
+    """A job was deleted without its Pods, and created again without workers."""
+    world = make_world()
+    set_job(world, {"spec": {"pytorchReplicaSpecs": {"Worker": None}}})
+    disown(world, PODS)
+    plan = world.run(CONTROLLER, "a")
+    assert list_deleted(plan) == ["pods a-worker-0", "services a-worker-0"]
+    world.run(CONTROLLER, "a")
+    assert list_names(world, PODS) == ["a-master-0"]
+
+
+def test_the_host_file_of_an_mpi_job_is_changed_only_as_it_was_seen() -> None:
+    """By then the job may be gone and the ConfigMap somebody else's."""
+    stage = V1Stage(MPI, {"Launcher": 1, "Worker": 1})
+    stage.play()
+    stage.set_phase("a-worker-0", "Running")
+    (patch,) = [one for one in stage.step().writes if isinstance(one, Patch) and one.gvr == CONFIG_MAPS]
+    assert patch.patch["metadata"]["resourceVersion"]
