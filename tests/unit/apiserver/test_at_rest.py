@@ -217,3 +217,17 @@ def test_a_full_disk_delays_packing(monkeypatch: pytest.MonkeyPatch) -> None:
             assert record is not None and record.is_packed
 
     run_virtual(main())
+
+
+def test_an_object_that_changes_while_those_at_rest_are_listed_is_not_missed() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            await cluster.client.create(CONFIG_MAPS, make("a", ""), "default")
+            await pack(cluster)
+            active = await cluster.view.list_active(CONFIG_MAPS, "default")
+            resting = cluster.view.list_at_rest(CONFIG_MAPS)
+            await cluster.client.patch(CONFIG_MAPS, "a", PatchType.MERGE, {"data": {"x": "1"}}, "default")
+            names = [item["metadata"]["name"] for item in active.items] + [name for _, _, name in resting]
+            assert [name for name in names if not name.startswith("kube-")] == ["a"]
+
+    run_virtual(main())
