@@ -12,6 +12,7 @@ import pytest
 
 import trainmaster
 from tests.house.tree import ROOT, list_files, list_python, parse
+from tools.benchrun import BENCHES
 from tools.testrun import PRECEDENCE, RUN_ORDER, TESTS, marker_expression, read_markers
 from trainmaster.cli.commands import COMMANDS
 
@@ -154,3 +155,9 @@ def test_the_changelog_lists_versions_newest_first() -> None:
     current = tuple(int(part) for part in trainmaster.__version__.split("."))
     assert len(current) == 3
     assert [current, *versions] == sorted([current, *versions], reverse=True)
+
+
+def test_make_bench_runs_every_bench_and_each_reports_its_promises() -> None:
+    benches = {path.stem: path.read_text() for path in (ROOT / "bench").glob("[a-z]*.py")}
+    assert sorted(benches) == sorted(BENCHES)
+    assert [name for name, text in benches.items() if "from bench._report import" not in text] == []
