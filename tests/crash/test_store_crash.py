@@ -27,7 +27,6 @@ FAILPOINTS = (
     "store.after_ack_before_dispatch",
     "store.checkpoint",
     "store.compact",
-    "store.pack",
 )
 
 

@@ -17,14 +17,13 @@ from trainmaster.store import database
 from trainmaster.store.compaction import Garbage
 from trainmaster.store.contract import Event, EventType, StoredRecord
 from trainmaster.store.names import SortedNames
-from trainmaster.store.packing import Dictionaries, PackedRecord
 from trainmaster.store.state import Bucket, StoreState, WindowLimits
 from trainmaster.store.window import Window
 
 _Entry = tuple[EventType, StoredRecord, StoredRecord | None]
 
 
-def load(connection: apsw.Connection, state: StoreState, garbage: Garbage, dictionaries: Dictionaries) -> None:
+def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> None:
     """Fills an empty state. Raises apsw.CorruptError if the file is damaged."""
     floor = database.read_meta(connection, "floor")
     revision = database.read_meta(connection, "revision")
@@ -33,13 +32,11 @@ def load(connection: apsw.Connection, state: StoreState, garbage: Garbage, dicti
     with _paused_gc():
         for bucket, own_floor in connection.execute("SELECT bucket, rev FROM floors"):
             slots[bucket] = _Slot(bucket, Window(max(floor, own_floor), limits.events, limits.bytes))
-        pattern = Window(floor, limits.events, limits.bytes)
-        revision = max(revision, _fold(connection, slots, pattern, garbage, dictionaries))
+        revision = max(revision, _fold(connection, slots, Window(floor, limits.events, limits.bytes), garbage))
         for slot in slots.values():
             _fill_window(slot.held.window, slot.entries, limits, garbage)
             slot.held.names = SortedNames(slot.records)
     state.adopt({bucket: slot.held for bucket, slot in slots.items()}, revision=revision, floor=floor)
-    state.settled_revision = database.read_meta(connection, "settled")
 
 
 class _Slot:
@@ -55,17 +52,11 @@ class _Slot:
         """Writes above the floor: the window, and possibly more than fits."""
 
 
-def _fold(
-    connection: apsw.Connection,
-    slots: dict[str, _Slot],
-    pattern: Window,
-    garbage: Garbage,
-    dictionaries: Dictionaries,
-) -> int:
+def _fold(connection: apsw.Connection, slots: dict[str, _Slot], pattern: Window, garbage: Garbage) -> int:
     """Replays all rows into records and collects candidates for the windows. Returns the last revision."""
     revision = 0
     # Runs once per stored object at every start: local variables are faster than attributes.
-    put, delete, op_packed, get_dictionary = EventType.PUT, EventType.DELETE, database.PACKED, dictionaries.get_of
+    put, delete, op_put = EventType.PUT, EventType.DELETE, database.PUT
     query = "SELECT rev, bucket, name, op, created, value FROM log ORDER BY rev"
     for revision, bucket, name, op, created, value in connection.execute(query):
         slot = slots.get(bucket)
@@ -75,22 +66,18 @@ def _fold(
         previous = slot.records.get(name)
         if previous is not None:
             name = previous.name
-        record: StoredRecord
-        if op == op_packed:
-            record = PackedRecord(slot.held.name, name, revision, created, value, get_dictionary(value))
-        else:
-            record = StoredRecord(slot.held.name, name, revision, created, value)
+        record = StoredRecord(slot.held.name, name, revision, created, value)
         untrack(record)
-        if op:
+        if op == op_put:
             slot.records[name] = record
         elif previous is not None:
             del slot.records[name]
         if revision > slot.floor:
-            slot.entries.append((put if op else delete, record, previous))
+            slot.entries.append((put if op == op_put else delete, record, previous))
             continue
         if previous is not None:
             garbage.add_row(previous.revision, bucket)
-        if not op:
+        if op != op_put:
             garbage.add_row(revision, bucket)
     return revision
 
@@ -99,7 +86,7 @@ def _fill_window(window: Window, entries: Sequence[_Entry], limits: WindowLimits
     size = 0
     start = len(entries)
     while start > 0 and len(entries) - start < limits.events:
-        size += entries[start - 1][1].size
+        size += len(entries[start - 1][1].value)
         if size > limits.bytes:
             break
         start -= 1
