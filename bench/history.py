@@ -24,6 +24,7 @@ from pathlib import Path
 
 from bench import _plant
 from bench._load import Figures, Load
+from bench._report import Report
 from trainmaster.api.meta import Object
 from trainmaster.kit.clock import SystemClock
 from trainmaster.store.sqlite import SqliteStore
@@ -150,10 +151,10 @@ def main() -> int:
         finally:
             for side in sides:
                 side.stop()
-    good = ratio <= RATIO
-    text = f"submit p99 with {options.finished:,} finished, times empty"
-    print(f"{'ok    ' if good else 'MISSED'} {text:<54} {ratio:6.2f}  (promised <= {RATIO:g})")
-    return 0 if good else 1
+    report = Report()
+    what = f"submit p99 with {options.finished:,} finished TrainJobs"
+    report.check(what, ratio, at_most=RATIO, unit="x", anchor="of an empty store")
+    return report.exit_code
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ _CALLS = {
     **dict.fromkeys(("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"), _CONNECTS),
 }
 """Audit event of the interpreter -> what it means."""
+_MAKES_SCRATCH = "tempfile.mkdtemp"
 _HARMLESS = frozenset({"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"})
 _COMPILED = "__pycache__"
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -79,13 +80,19 @@ def _list_descriptors() -> set[str]:
 
 @contextmanager
 def refusing_calls() -> Iterator[list[str]]:
-    """During the block such calls fail, and are listed. Once in a process, which keeps its audit hooks."""
+    """During the block such calls fail, and are listed. Once in a process, which keeps its audit hooks. A temporary
+    directory may be used if it is removed again, which is how filelock finds out what the file system can do."""
     seen: list[str] = []
+    scratch: list[str] = []
     is_active = True
 
     def note(event: str, arguments: tuple[object, ...]) -> None:
         text = _describe_open(*arguments) if event == "open" else _CALLS.get(event, "")
-        if is_active and text and not _is_interpreters(event, arguments):
+        if not is_active or not text or _is_interpreters(event, arguments):
+            return
+        if event == _MAKES_SCRATCH:
+            scratch.append(str(arguments[0]))
+        elif text is not _WRITES or not _is_beneath(scratch, arguments):
             seen.append(text)
             raise PermissionError(text)
 
@@ -94,6 +101,8 @@ def refusing_calls() -> Iterator[list[str]]:
         yield seen
     finally:
         is_active = False
+        if any(map(os.path.lexists, scratch)):
+            seen.append(_WRITES)
 
 
 def _describe_open(path: object, _: object, flags: object) -> str:
@@ -103,6 +112,18 @@ def _describe_open(path: object, _: object, flags: object) -> str:
     if isinstance(flags, int) and flags & _WRITING:
         return _WRITES
     return "it opens a device" if name.startswith("/dev/") else ""
+
+
+def _is_beneath(directories: Collection[str], arguments: tuple[object, ...]) -> bool:
+    """Whether all paths among the arguments of an audit event are in one of the directories. Relative ones belong to
+    the descriptor among the arguments, if there is one."""
+    descriptor = next((one for one in reversed(arguments) if isinstance(one, int) and one >= 0), None)
+    for path in (os.fsdecode(one) for one in arguments if isinstance(one, str | bytes | os.PathLike)):
+        if not os.path.isabs(path) and descriptor is not None:
+            path = os.path.join(str(_read(lambda: os.readlink(f"/proc/self/fd/{descriptor}"))), path)
+        if not any(os.path.abspath(path).startswith(f"{place}/") or path == place for place in directories):
+            return False
+    return True
 
 
 def _is_interpreters(event: str, arguments: tuple[object, ...]) -> bool:

@@ -25,6 +25,10 @@ BAD = {
     "asks_a_device": ("import os; os.close(os.open('/dev/tty0', os.O_RDONLY | os.O_PATH))", "opens a device"),
     "writes": ("import os; os.makedirs(os.path.expanduser('~/made'))", "writes files"),
     "leaves": ("import tempfile; tempfile.mkdtemp()", "writes files"),
+    "escapes": (
+        "import os, tempfile\nwith tempfile.TemporaryDirectory() as place:\n    os.mkdir(place + '/../made')",
+        "writes files",
+    ),
     "connects": ("import socket; socket.socket().connect_ex(('127.0.0.1', 1))", "network"),
     "prints": ("print('hello')", "prints"),
     "warns": ("import sys; sys.stderr.write('careful')", "prints"),
@@ -49,6 +53,10 @@ BAD = {
 GOOD = {
     "plain": "VALUE = 1",
     "lazy": "import atexit; atexit.register(print, 'bye')",
+    "probes": (
+        "import os, pathlib, tempfile\nwith tempfile.TemporaryDirectory() as place:\n"
+        "    (pathlib.Path(place) / 'a').touch()\n    os.link(f'{place}/a', f'{place}/b', follow_symlinks=False)"
+    ),
     "asks": "import os, tempfile; tempfile.gettempdir(); open('/dev/urandom', 'rb').close(); os.environ.get('USER')",
 }
 CODE = """
@@ -85,7 +93,7 @@ def run(tmp_path: Path, *modules: str) -> list[object]:
 
 
 def test_each_bad_package_is_left_out_with_its_reason_and_leaves_no_trace(tmp_path: Path) -> None:
-    done, left_out, loaded, variable, folder = run(tmp_path, "plain", *BAD, "lazy", "asks")
+    done, left_out, loaded, variable, folder = run(tmp_path, "plain", *BAD, "lazy", "probes", "asks")
     assert done == list(GOOD)
     assert isinstance(left_out, list)
     for (name, (_, why)), text in zip(BAD.items(), left_out, strict=True):
