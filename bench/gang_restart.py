@@ -2,10 +2,9 @@
 
 Ours is the first restart of a TrainJob (later ones wait longer and longer): the failed Pod is reported, the whole gang
 is deleted, and new Pods are created, placed and started. Counted until a watcher sees the last new Pod Running, so
-every step is on disk. torchrun
-restarts the same number of workers of the same program with its elastic agent, with its default settings (which check
-the workers every 0.1 s); counted until the last worker has been executed, as the worker itself reports it. Rounds take
-turns. Needs an environment with torch (that of `make setup`, or `--prefix`).
+every step is on disk. torchrun restarts the same number of workers of the same program with its elastic agent, with its
+default settings (which check the workers every 0.1 s); counted until the last worker has been executed, as the worker
+itself reports it. Rounds take turns. Needs an environment with torch (that of `make setup`, or `--prefix`).
 
 Promises (issue 17): p50 at most 100 ms, and at least 10 times faster than torchrun.
 """

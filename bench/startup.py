@@ -66,6 +66,20 @@ def start_once(home: Path) -> tuple[float, float]:
         server.stop()
 
 
+def measure_both(home: Path, runs: int, kube_runs: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    """(milliseconds, megabytes) of ours and of Kubernetes, which take turns."""
+    ours, theirs = [], []
+    for number in range(kube_runs):
+        ours.append(measure(home, max(1, runs // kube_runs)))
+        theirs.append(measure_kube())
+        print(f"round {number + 1}: {ours[-1][0]:.0f} ms and {theirs[-1][0]:,.0f} ms", flush=True)
+    return _find_middle(ours), _find_middle(theirs)
+
+
+def _find_middle(found: list[tuple[float, float]]) -> tuple[float, float]:
+    return statistics.median(time for time, _ in found), max(size for _, size in found)
+
+
 def measure(home: Path, runs: int) -> tuple[float, float]:
     start_once(home)
     results = [start_once(home) for _ in range(runs)]
@@ -115,7 +129,11 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as folder:
         empty, full = Path(folder) / "empty", Path(folder) / "full"
-        start_ms, size_mb = measure(empty, options.runs)
+        kube_ms, kube_mb = 0.0, 0.0
+        if options.ours_only:
+            start_ms, size_mb = measure(empty, options.runs)
+        else:
+            (start_ms, size_mb), (kube_ms, kube_mb) = measure_both(empty, options.runs, 3)
         print(f"empty home: {start_ms:.0f} ms, {size_mb:.1f} MB", flush=True)
         print(f"new home: {measure_new(Path(folder), options.runs):.0f} ms", flush=True)
         start_once(full)
@@ -125,7 +143,6 @@ def main() -> int:
     report = Report()
     slow, large = "", ""
     if not options.ours_only:
-        kube_ms, kube_mb = measure_kube()
         slow, large = f"{kube_ms:,.0f} ms with Kubernetes", f"{kube_mb:.0f} MB with Kubernetes"
         report.check("start compared with Kubernetes", kube_ms / start_ms, at_least=FASTER, unit="x", anchor=slow)
         report.check("memory compared with Kubernetes", kube_mb / size_mb, at_least=SMALLER, unit="x", anchor=large)
