@@ -76,7 +76,8 @@ for _ in sys.stdin:
     reader.close()
 
 
-def test_a_machine_without_the_library_pays_nothing() -> None:
+def test_a_machine_without_the_library_pays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmaster.node.devices.reader.build_command", pytest.fail)
     reader = GpuReader(find_trouble=lambda: "libnvidia-ml.so.1 cannot be loaded")
     assert reader._process is None
     assert reader.list_gpus() == []

@@ -56,7 +56,7 @@ class GpuReader:
         find_trouble: Callable[[], str] = find_library,
         seconds: float = ANSWER_SECONDS,
     ) -> None:
-        self._command = command or build_command()
+        self._command = command
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._is_asked = False
@@ -100,7 +100,7 @@ class GpuReader:
     def _start(self) -> None:
         try:
             self._process = subprocess.Popen(
-                self._command,
+                self._command or build_command(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
