@@ -34,7 +34,7 @@ class Bench:
     @asynccontextmanager
     async def running_agent(self, **settings: Any) -> AsyncIterator[NodeAgent]:
         recorder = EventRecorder(self.client, self.cluster.clock)
-        usual: dict[str, Any] = {"environ": {"PATH": os.defpath}}
+        usual: dict[str, Any] = {"environ": {"PATH": os.defpath}, "bundles": self.root.parent / "bundles"}
         full = NodeSettings(root=self.root, python_prefix=sys.prefix, **{**usual, **settings})
         async with NodeAgent(self.client, recorder, self.cluster.clock, full).running() as agent:
             yield agent

@@ -23,7 +23,7 @@ SHOW = "python -c 'import tm_level, tm_built; print(tm_level.VERSION, tm_built.V
 
 def build_agent(bench: Bench, index: Path, level: str) -> NodeAgent:
     environ = {"PATH": os.defpath, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
-    settings = NodeSettings(bench.root, sys.prefix, environ, level=level)
+    settings = NodeSettings(bench.root, sys.prefix, bench.root.parent / "bundles", environ, level=level)
     return NodeAgent(bench.client, EventRecorder(bench.client, bench.cluster.clock), bench.cluster.clock, settings)
 
 

@@ -107,7 +107,6 @@ class NodeAgent:
         access = ShimAccess(self._supervisor)
         self._performer = Performer(client, recorder, self.runner, access, clock, self._queue)
         self._logs: CriLogReader | None = None
-        beside = settings.root.parent
         actions = GuardActions(self._list_guarded, self._carry_out, self._drop_scratch, self._list_kept)
         self._guard = StorageGuard(
             client,
@@ -115,8 +114,8 @@ class NodeAgent:
             usage,
             actions,
             disk=settings.root,
-            claims=settings.claims or beside / "volumes",
-            environments=settings.environments or beside / "environments",
+            claims=settings.claims,
+            environments=settings.environments,
             min_free=settings.min_free_disk,
         )
 
@@ -484,16 +483,15 @@ def build_launcher(
     announce: Announce,
     usage: DiskUsage,
 ) -> Launcher:
-    beside = settings.root.parent
     images = ImageSettings(
-        root=settings.environments or beside / "environments",
+        root=settings.environments,
         prefix=settings.python_prefix,
-        gangs=settings.gangs or beside / "gangs",
+        gangs=settings.gangs,
     )
     launch = LaunchSettings(
-        claims=settings.claims or beside / "volumes",
+        claims=settings.claims,
         host_paths=settings.host_paths,
-        bundles=settings.bundles or beside / "bundles",
+        bundles=settings.bundles,
     )
     limits = InstallLimits(space=settings.packages_mib << 20, host_paths=settings.host_paths)
     environments = Environments(images.root, settings.environ, clock, errands, limits)

@@ -73,14 +73,12 @@ class NodeSettings:
     """The directory of all Pod directories."""
     python_prefix: str
     """The Python environment that replaces images: that of `trainmaster up`."""
+    bundles: Path
+    """The code of jobs; the command line writes it too."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """The server's environment."""
-    claims: Path | None = None
-    environments: Path | None = None
     packages_mib: int = 16384
     """Disk space for installing one environment."""
-    gangs: Path | None = None
-    bundles: Path | None = None
     caches: Path | None = None
     """The cache directory of the owner's jobs; None if they have none."""
     model_caches: tuple[str, ...] = ()
@@ -108,6 +106,18 @@ class NodeSettings:
     tenant_write_rate: int = 0
     """Bytes per second that the Pods of one tenant may write to the disk together; 0 is no limit."""
 
+    @property
+    def claims(self) -> Path:
+        return self.root.parent / "volumes"
+
+    @property
+    def environments(self) -> Path:
+        return self.root.parent / "environments"
+
+    @property
+    def gangs(self) -> Path:
+        return self.root.parent / "gangs"
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:
@@ -129,14 +139,12 @@ class PodRunner:
         self._launcher = launcher
         self._places = places
         self._clock = clock
-        bundles = settings.bundles or settings.root.parent / "bundles"
-        self._outputs = None if settings.results is None else Outputs(settings.results, bundles)
+        self._outputs = None if settings.results is None else Outputs(settings.results, settings.bundles)
         sources = list_sources(settings.model_caches, settings.environ)
         self._caches = None if settings.caches is None else CacheMirror(settings.caches, sources)
-        environments = settings.environments or settings.root.parent / "environments"
         machine = Idleness()
         self._warm = WarmStarts(
-            settings.warm, settings.level, environments / "imports", supervisor, machine.is_memory_short
+            settings.warm, settings.level, settings.environments / "imports", supervisor, machine.is_memory_short
         )
         self.idle = IdlePreparation(self._warm, supervisor, launcher.get_environment, machine, clock)
 
