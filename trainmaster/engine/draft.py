@@ -9,6 +9,7 @@ from __future__ import annotations
 from trainmaster.api import conditions
 from trainmaster.api.conditions import Condition
 from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.patches import merge
 from trainmaster.client.writes import Delete, Patch, Write
 from trainmaster.engine.plan import Effect, Note, Plan
 from trainmaster.jobs.models.objects import ObjectModel
@@ -25,19 +26,6 @@ def build_patch(gvr: GVR, obj: ObjectModel, patch: Fields, *, versioned: bool = 
 def build_delete(gvr: GVR, obj: ObjectModel, *, versioned: bool = False, propagation: str = "Background") -> Delete:
     version = obj.resource_version if versioned else ""
     return Delete(gvr, obj.namespace, obj.name, obj.uid, version, propagation)
-
-
-def build_merge_patch(before: Fields, after: Fields) -> Object:
-    """The merge patch that turns `before` into `after`; empty if they are equal. None counts as absent."""
-    patch: Object = {key: value for key, value in after.items() if before.get(key) != value}
-    for key, value in patch.items():
-        # A merge patch keeps what it does not name, so fields that were removed from a nested object become None.
-        if isinstance(value, dict) and isinstance(old := before.get(key), dict):
-            patch[key] = build_merge_patch(old, value)
-    for key in before:
-        if key not in after:
-            patch[key] = None
-    return patch
 
 
 class Draft:
@@ -109,7 +97,7 @@ class ObjectDraft(Draft):
     def _build_status(self) -> Patch | None:
         if self.status == self._obj.status and not self.annotations:
             return None
-        changed = build_merge_patch(self._obj.status, self.status)
+        changed = merge.build_patch(self._obj.status, self.status)
         before = self._obj.annotations
         annotations = {key: value for key, value in self.annotations.items() if before.get(key) != value}
         if not changed and not annotations:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from trainmaster.api.conditions import build_condition
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOBS
 from trainmaster.client.writes import Delete, Patch
-from trainmaster.engine.draft import Draft, ObjectDraft, build_delete, build_merge_patch, build_patch
+from trainmaster.engine.draft import Draft, ObjectDraft, build_delete, build_patch
 from trainmaster.engine.plan import NOTHING, Effect, Note
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.testing.virtual import VirtualClock
@@ -33,21 +32,6 @@ def test_writes_name_what_was_looked_at() -> None:
     assert build_delete(JOBS, obj, versioned=True, propagation="Foreground") == Delete(
         JOBS, "b", "a", "u1", "7", "Foreground"
     )
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "patch"),
-    [
-        pytest.param({"a": 1, "b": [1]}, {"b": [1], "a": 1}, {}, id="the same"),
-        pytest.param({"a": 1}, {"a": 2, "b": 3}, {"a": 2, "b": 3}, id="changed and new"),
-        pytest.param({"a": 1, "b": 2}, {"a": 1}, {"b": None}, id="gone"),
-        pytest.param({}, {"a": None}, {}, id="None is absent"),
-        pytest.param({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": None, "y": 3}}, id="gone from within"),
-        pytest.param({"a": [{"x": 1}]}, {"a": [{}]}, {"a": [{}]}, id="lists are replaced"),
-    ],
-)
-def test_a_merge_patch_names_what_has_changed(before: Object, after: Object, patch: Object) -> None:
-    assert build_merge_patch(before, after) == patch
 
 
 def test_a_draft_of_nothing_is_no_plan() -> None:

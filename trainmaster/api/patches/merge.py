@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api import status
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import Fields, Object
 
 
 def apply(obj: Object, patch: Any) -> Object:
@@ -32,12 +32,12 @@ def _merge(old: Any, patch: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def build_patch(old: Object, new: Object) -> Object:
-    """The smallest merge patch from `old` to `new`; {} when they are equal. `new` must hold no null."""
+def build_patch(old: Fields, new: Fields) -> Object:
+    """The smallest merge patch from `old` to `new`; {} if they are equal. None in `new` counts as absent."""
     patch: Object = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)
-        if key in old and before == value:
+        if before == value:
             continue
         if isinstance(value, dict) and isinstance(before, dict):
             patch[key] = build_patch(before, value)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from trainmaster.api.formats import quantity
 from trainmaster.api.meta import Object
+from trainmaster.api.patches import merge
 from trainmaster.api.reading import list_items, read_annotations, read_fields, read_text
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.controllers.frameworks.coscheduling import POD_LABEL
@@ -17,7 +18,6 @@ from trainmaster.controllers.frameworks.volcano import POD_ANNOTATION
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.controllers.waiting import Waiting
-from trainmaster.engine.draft import build_merge_patch
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.v1jobs import V1Job
 
@@ -85,7 +85,7 @@ def build_change(group: ObjectModel, wanted: Object) -> Object:
     after = dict(wanted["spec"])
     if before.get("queue"):
         after["queue"] = before["queue"]
-    changed = build_merge_patch(before, after)
+    changed = merge.build_patch(before, after)
     return {"spec": changed} if changed else {}
 
 

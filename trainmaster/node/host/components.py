@@ -19,6 +19,7 @@ from datetime import datetime
 from trainmaster.api.conditions import find_condition, list_conditions
 from trainmaster.api.labels import MIRROR
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.patches import merge
 from trainmaster.api.reading import read_status
 from trainmaster.api.resources import DEPLOYMENTS, PODS
 from trainmaster.api.status import NotFound, StatusError
@@ -128,7 +129,7 @@ class Components:
     async def _write_status(self, gvr: GVR, obj: Object, status: Object) -> None:
         """Writes the fields that have changed, if any."""
         before = read_status(obj)
-        changed = {key: value for key, value in status.items() if before.get(key) != value}
+        changed = merge.build_patch(before, {**before, **status})
         if changed:
             meta = obj["metadata"]
             patch = {"metadata": {"uid": meta["uid"]}, "status": changed}

@@ -43,6 +43,21 @@ def test_a_patch_that_is_no_object_is_a_400(patch: Any) -> None:
     assert caught.value.code == 400
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        pytest.param({"a": 1, "b": [1]}, {"b": [1], "a": 1}, {}, id="the same"),
+        pytest.param({"a": 1}, {"a": 2, "b": 3}, {"a": 2, "b": 3}, id="changed and new"),
+        pytest.param({"a": 1, "b": 2}, {"a": 1}, {"b": None}, id="gone"),
+        pytest.param({}, {"a": None}, {}, id="None is absent"),
+        pytest.param({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": None, "y": 3}}, id="gone from within"),
+        pytest.param({"a": [{"x": 1}]}, {"a": [{}]}, {"a": [{}]}, id="lists are replaced"),
+    ],
+)
+def test_a_merge_patch_names_what_has_changed(before: Any, after: Any, patch: Any) -> None:
+    assert merge.build_patch(before, after) == patch
+
+
 names = st.text("abc", max_size=2)
 values = st.recursive(
     st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=3),
