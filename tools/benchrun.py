@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,14 +84,15 @@ def run_bench(name: str) -> Outcome:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """First so that it can stop what it started, then with all processes of its session."""
+    """First so that it can stop what it started; then whatever is left of its process group, which would disturb the
+    next one."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def read_conditions() -> Conditions:

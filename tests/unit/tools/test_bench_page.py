@@ -91,6 +91,11 @@ def test_a_busy_machine_and_uncommitted_changes_are_refused() -> None:
         benchrun.check_conditions(conditions, anyway=True)
 
 
+def is_running(pid: int) -> bool:
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
 def test_a_bench_that_crashes_or_hangs_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,7 +104,11 @@ def test_a_bench_that_crashes_or_hangs_does_not_stop_the_others(
     programs = {
         "__init__": "",
         "_report": report,
-        "crash": "raise SystemExit(3)",
+        "crash": """
+            import pathlib, subprocess
+            pathlib.Path("left").write_text(str(subprocess.Popen(["sleep", "600"]).pid))
+            raise SystemExit(3)
+        """,
         "hang": "import time; time.sleep(600)",
         "good": """
             from bench._report import Report
@@ -123,3 +132,4 @@ def test_a_bench_that_crashes_or_hangs_does_not_stop_the_others(
     ]
     assert benchrun.read_state(state, CONDITIONS)[1] == outcomes
     assert "MISSED `bench/hang.py`: stopped after" in capfd.readouterr().out
+    assert not is_running(int((tmp_path / "left").read_text())), "a process of the bench that crashed"
