@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -120,12 +123,22 @@ def measure(home: Path, count: int, rounds: int) -> tuple[list[float], list[floa
     """Seconds: without Pods, with `count`, and the processor time of the latter."""
     server = launch_server(home)
     server.kill()
-    empty, full, cpu = [], [], []
+    empty = []
     for _ in range(rounds):
         server, ready, _, _ = restart(home, 0)
         empty.append(ready)
         server.kill()
     server = launch_server(home)
+    try:
+        return empty, *measure_adoption(server, count, rounds)
+    except BaseException:
+        kill_all(home)
+        raise
+
+
+def measure_adoption(server: ServerProcess, count: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds until all Pods are adopted, and the processor time of the server then."""
+    home, full, cpu = server.home, [], []
     began = time.time()
     asyncio.run(start_pods(server, count))
     print(f"{count} Pods started in {time.time() - began:.1f} s", flush=True)
@@ -139,7 +152,15 @@ def measure(home: Path, count: int, rounds: int) -> tuple[list[float], list[floa
     assert read_programs(home) == programs, "a program was started again"
     asyncio.run(end_pods(server, count))
     server.stop()
-    return empty, full, cpu
+    return full, cpu
+
+
+def kill_all(home: Path) -> None:
+    """What a failure has left: the server, and shims, with which their programs end."""
+    records = [home / "server.json", *(home / "pods").glob("*/shim.json")]
+    for path in records:
+        with suppress(OSError):
+            os.kill(json.loads(path.read_bytes())["pid"], signal.SIGKILL)
 
 
 def main() -> int:

@@ -67,9 +67,11 @@ def run(prefix: Path, rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="trainmaster-first-step-") as name, training(Path(name, "home")) as lab:
         project = Path(name, "project")
         project.mkdir()
+        temporary = Path(name, "tmp")
+        temporary.mkdir()
         (project / "train.py").write_text(PROGRAM)
         ours = clean_environ({"TRAINMASTER_HOME": str(lab.home)})
-        theirs = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        theirs = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(temporary)}
         by_hand = [f"{prefix}/bin/torchrun", f"--nproc-per-node={RANKS}", "train.py"]
 
         def start() -> float:

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench._load import NAMESPACE
@@ -55,7 +55,11 @@ class TorchrunGang:
         argv = [f"{prefix}/bin/torchrun", "--standalone", f"--nproc-per-node={ranks}", "--max-restarts=1000"]
         with (folder / "torchrun.log").open("wb") as log:
             self._agent = subprocess.Popen(
-                [*argv, "--no-python", "sh", str(worker)], stdout=log, stderr=log, start_new_session=True
+                [*argv, "--no-python", "sh", str(worker)],
+                env={**os.environ, "TMPDIR": str(folder)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self._pids = self._read_executed()
 
@@ -73,8 +77,12 @@ class TorchrunGang:
         return (time.perf_counter() - killed) * 1e3
 
     def close(self) -> None:
-        os.killpg(self._agent.pid, signal.SIGTERM)
+        self._agent.terminate()
         self._agent.wait()
+        # The agent does not end workers that it has only just started.
+        for pid in self._pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         os.close(self._reader)
 
 
@@ -147,10 +155,12 @@ def main() -> int:
             ours, theirs = asyncio.run(measure(server.kubeconfig, home, options.prefix, options))
     mine, torchrun = statistics.median(ours), statistics.median(theirs)
     report = Report()
-    what = f"restart of a gang of {options.ranks} ({options.level}), SIGKILL to all executed, p50"
+    what = f"restart of a gang of {options.ranks} ({options.level}), SIGKILL of a rank to all running again, p50"
     anchor = f"torchrun {torchrun:,.0f} ms"
     report.check(what, mine, at_most=AT_MOST_MS, unit=" ms", anchor=anchor)
-    report.check("the same compared with torchrun", torchrun / mine, at_least=AT_LEAST_TIMES, unit="x", anchor=anchor)
+    report.check(
+        "restart of a gang, sooner than torchrun", torchrun / mine, at_least=AT_LEAST_TIMES, unit="x", anchor=anchor
+    )
     return report.exit_code
 
 

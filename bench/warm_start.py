@@ -92,7 +92,7 @@ def run_by_hand(field: Field, commands: list[tuple[list[str], dict[str, str]]]) 
 
 def run_plain_torchrun(field: Field) -> Round:
     argv = [f"{field.prefix}/bin/torchrun", "--standalone", f"--nproc_per_node={RANKS}", "train.py"]
-    return run_by_hand(field, [(argv, field.make_env(None, 0))])
+    return run_by_hand(field, [(argv, {**field.make_env(None, 0), "TMPDIR": str(field.folder)})])
 
 
 def run_plain_ranks(field: Field) -> Round:
@@ -184,7 +184,7 @@ def main() -> int:
     )  # fmt: skip
     cold = middle["Pods, cold"]
     report.check(
-        "two cold Pods to their first all-reduce, over the same processes by hand", cold / by_hand,
+        "two cold Pods to their first all-reduce, compared with the same processes by hand", cold / by_hand,
         at_most=1.1, unit="x", anchor=f"{cold:,.0f} ms, by hand {by_hand:,.0f} ms",
     )  # fmt: skip
     return report.exit_code
