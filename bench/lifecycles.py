@@ -122,7 +122,7 @@ def main() -> int:
     if KUBE in rates:
         local, theirs = rates[LOCAL], rates[KUBE]
         anchor = f"{local:.0f}/s, over TLS {rates[OUTSIDE]:.0f}/s, Kubernetes {theirs:.1f}/s"
-        what = "such TrainJobs per second, compared with Kubernetes"
+        what = "TrainJobs of two nodes with scripted Pods per second, compared with Kubernetes"
         report.check(what, local / theirs, at_least=RATIO, unit="x", anchor=anchor)
     return report.exit_code
 

@@ -1,4 +1,4 @@
-"""Two-node TrainJobs with real processes through the whole control plane, over HTTP, at one isolation level.
+"""Two-node TrainJobs with real processes through the whole control plane, over HTTP, at each isolation level.
 
 - start: submit to both ranks executed, as a watcher sees it (so it is on disk), one job after the other;
 - death: SIGKILL of a rank to the Failed Pod, as a watcher sees it;
@@ -180,7 +180,7 @@ async def measure(server: ServerProcess, level: str, options: argparse.Namespace
     )
     start = percentile(starts, 0.5)
     report.check(
-        f"submit to both ranks executed ({level}), p50", start, at_most=START_MS[level], unit=" ms", anchor=spawn
+        f"submit to both ranks running ({level}), p50", start, at_most=START_MS[level], unit=" ms", anchor=spawn
     )
     death = percentile(deaths, 0.99)
     report.check(

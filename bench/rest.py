@@ -271,8 +271,12 @@ def report_times(
     beside = f"at {options.official_rate:g}/s {p50:.1f} ms, official client and kube-apiserver {other:.1f} ms"
     name = f"REST create at {options.rate:g}/s"
     report.check(f"{name}, p50", statistics.median(fast["create"]), at_most=10, unit=" ms", anchor=beside)
-    report.check(f"{name}, p99", percentile(fast["create"], 0.99), at_most=50, unit=" ms")
-    report.check("REST status, p50", statistics.median(fast["status"]), at_most=2, unit=" ms")
+    slow = [percentile(times, 0.99) for times in (ours, theirs)]
+    beside = f"at {options.official_rate:g}/s {slow[0]:.1f} ms, official client and kube-apiserver {slow[1]:.1f} ms"
+    report.check(f"{name}, p99", percentile(fast["create"], 0.99), at_most=50, unit=" ms", anchor=beside)
+    status = fast["status"]
+    p99 = f"p99 {percentile(status, 0.99):.1f} ms"
+    report.check("REST status, p50", statistics.median(status), at_most=2, unit=" ms", anchor=p99)
     return report.exit_code
 
 

@@ -216,7 +216,8 @@ def main() -> int:
         late, (quiet, busy) = _plant.run(measure_ours(Path(folder), options.jobs, options.seconds))
     theirs = "" if options.ours_only else compare()
     report = Report()
-    report.check(f"TTLs of {options.jobs:,} jobs late (p99)", late, at_most=LATE_MS, unit=" ms", anchor=theirs)
+    what = f"deletion of {options.jobs:,} TrainJobs after their TTL, lateness p99"
+    report.check(what, late, at_most=LATE_MS, unit=" ms", anchor=theirs)
     what = f"others' submit p99 while {min(options.jobs, BURST):,} TTLs expire in a second"
     report.check(what, busy / quiet, at_most=SUBMIT_RATIO, unit="x", anchor=f"p99 {quiet:.1f} ms before")
     return report.exit_code

@@ -155,8 +155,8 @@ def judge(middles: dict[str, float], cold: float, new: float) -> int:
     report = Report()
     report.check("`run -- true` compared with kubectl", warm / kubectl, at_most=RATIO, unit="x", anchor=anchor)
     report.check("`run -- true` on a running server", warm, at_most=WARM_MS, unit=" ms", anchor=anchor)
-    report.check("the same with the server's start", cold, at_most=COLD_MS, unit=" ms", anchor=anchor)
-    report.check("the same in a new home", new, at_most=COLD_MS, unit=" ms", anchor=anchor)
+    report.check("`run -- true` with the server's start", cold, at_most=COLD_MS, unit=" ms", anchor=anchor)
+    report.check("`run -- true` with the server's start in a new home", new, at_most=COLD_MS, unit=" ms", anchor=anchor)
     return report.exit_code
 
 

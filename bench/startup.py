@@ -1,10 +1,12 @@
 """Cold start to ready, and memory then: ours against etcd and the Kubernetes control plane, in one run.
 
 Counted is the time from starting the process to the first 200 of /readyz over TLS, with TLS, RBAC, audit and garbage
-collection on; memory is VmRSS at that moment. A home that exists (certificates are made once), page cache warm. The
-other side is etcd, kube-apiserver and kube-controller-manager, each until its own health answers.
+collection on; memory is VmRSS at that moment. The page cache is warm and the home exists; then the same in a new home,
+where keys, certificates and runtimes are made. The other side is etcd, kube-apiserver and kube-controller-manager,
+each until its own health answers.
 
-Promises: at most 300 ms and 60 MB; with 100,000 stored objects at most 1 s; at least 10x faster and 8x smaller.
+Promises: at most 300 ms, also in a new home, and 60 MB; with 100,000 stored objects at most 1 s; at least 10x faster
+and 8x smaller.
 """
 
 from __future__ import annotations
@@ -135,7 +137,8 @@ def main() -> int:
         else:
             (start_ms, size_mb), (kube_ms, kube_mb) = measure_both(empty, options.runs, 3)
         print(f"empty home: {start_ms:.0f} ms, {size_mb:.1f} MB", flush=True)
-        print(f"new home: {measure_new(Path(folder), options.runs):.0f} ms", flush=True)
+        new_ms = measure_new(Path(folder), options.runs)
+        print(f"new home: {new_ms:.0f} ms", flush=True)
         start_once(full)
         asyncio.run(fill(full / "store", OBJECTS))
         full_ms, full_mb = measure(full, options.runs)
@@ -146,7 +149,8 @@ def main() -> int:
         slow, large = f"{kube_ms:,.0f} ms with Kubernetes", f"{kube_mb:.0f} MB with Kubernetes"
         report.check("start compared with Kubernetes", kube_ms / start_ms, at_least=FASTER, unit="x", anchor=slow)
         report.check("memory compared with Kubernetes", kube_mb / size_mb, at_least=SMALLER, unit="x", anchor=large)
-    report.check("start in an empty home", start_ms, at_most=START_MS, unit=" ms", anchor=slow)
+    report.check("start in a home without jobs", start_ms, at_most=START_MS, unit=" ms", anchor=slow)
+    report.check("start in a new home", new_ms, at_most=START_MS, unit=" ms", anchor=slow)
     report.check("memory when ready", size_mb, at_most=MEMORY_MB, unit=" MB", anchor=large)
     report.check(f"start with {OBJECTS:,} objects", full_ms, at_most=FULL_MS, unit=" ms", anchor=slow)
     return report.exit_code

@@ -122,18 +122,21 @@ async def run_round(server: ServerProcess, first: int, seconds: float, *, stalle
     return result.delays_ms()
 
 
-async def measure(server: ServerProcess, rounds: int, seconds: float) -> dict[bool, list[float]]:
+async def measure(server: ServerProcess, rounds: int, seconds: float) -> tuple[dict[bool, list[float]], float]:
+    """p99 of each round without and with a stalled watcher, and the median of all deliveries; in ms."""
     p99s: dict[bool, list[float]] = {False: [], True: []}
+    medians = []
     await run_round(server, 10**9, 1.0, stalled=False)
     for number in range(rounds):
         for stalled in (False, True):
             delays = await run_round(server, (2 * number + stalled) * 10**6, seconds, stalled=stalled)
             p99 = delays[int(0.99 * (len(delays) - 1))]
             p99s[stalled].append(p99)
+            medians.append(statistics.median(delays))
             kind = "one stalled" if stalled else "all reading"
-            print(f"  {kind}: {len(delays)} deliveries, p50 {statistics.median(delays):.2f} ms, p99 {p99:.2f} ms, "
+            print(f"  {kind}: {len(delays)} deliveries, p50 {medians[-1]:.2f} ms, p99 {p99:.2f} ms, "
                   f"max {delays[-1]:.2f} ms", flush=True)  # fmt: skip
-    return p99s
+    return p99s, statistics.median(medians)
 
 
 def main() -> int:
@@ -146,13 +149,16 @@ def main() -> int:
         start_server(Path(folder)) as server,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        p99s = runner.run(measure(server, options.rounds, options.seconds))
+        p99s, p50 = runner.run(measure(server, options.rounds, options.seconds))
     normal, stalled = statistics.median(p99s[False]), statistics.median(p99s[True])
     report = Report()
-    report.check("commit to delivery, 100 watchers, p99", normal, at_most=LATENCY_MS, unit=" ms")
+    report.check(
+        "commit to delivery, 100 watchers, p99", normal, at_most=LATENCY_MS, unit=" ms", anchor=f"p50 {p50:.2f} ms"
+    )
     allowed = max(normal * STALL_FACTOR, normal + STALL_NOISE_MS)
-    report.check("the same beside a watcher that never reads, p99", stalled, at_most=round(allowed, 2), unit=" ms",
-                 anchor=f"{normal:.2f} ms without it")  # fmt: skip
+    what = "commit to delivery beside a watcher that never reads, p99"
+    anchor = f"{normal:.2f} ms without it"
+    report.check(what, stalled, at_most=round(allowed, 2), unit=" ms", anchor=anchor)
     return report.exit_code
 
 

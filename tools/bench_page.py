@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench._report import Row
@@ -51,8 +51,7 @@ def list_rows(name: str, outcome: Outcome) -> list[Row]:
     return [*outcome.rows, Row(f"`bench/{name}.py`", "runs to its end", seen, "", False)]
 
 
-def build_page(conditions: Conditions, outcomes: Mapping[str, Outcome], summaries: Mapping[str, str]) -> str:
-    """`summaries`: what each bench measures, in a line."""
+def build_page(conditions: Conditions, outcomes: Mapping[str, Outcome]) -> str:
     found = {name: list_rows(name, outcome) for name, outcome in outcomes.items()}
     kept = [row.is_kept for rows in found.values() for row in rows]
     minutes = sum(outcome.seconds for outcome in outcomes.values()) / 60
@@ -64,9 +63,8 @@ def build_page(conditions: Conditions, outcomes: Mapping[str, Outcome], summarie
     ]
     if conditions.load > MOST_LOAD:
         head.append("**The machine was not idle: compare ratios, not times.**")
-    programs = [f"| `bench/{name}.py` | {_escape(summaries[name])} |" for name in outcomes]
-    table = [_build_line(row) for rows in found.values() for row in rows]
-    return _PAGE.format(head="\n".join(head), programs="\n".join(programs), table="\n".join(table))
+    table = [_build_line(name, row) for name, rows in found.items() for row in rows]
+    return _PAGE.format(head="\n".join(head), table="\n".join(table))
 
 
 def build_summary(conditions: Conditions, outcomes: Mapping[str, Outcome]) -> str:
@@ -78,13 +76,9 @@ def build_summary(conditions: Conditions, outcomes: Mapping[str, Outcome]) -> st
     return "\n".join(lines)
 
 
-def read_summary(docstring: str) -> str:
-    """The first paragraph of a bench's docstring, as one line without the full stop."""
-    return " ".join(docstring.strip().partition("\n\n")[0].split()).removesuffix(".")
-
-
-def _build_line(row: Row) -> str:
-    cells: Sequence[str] = (row.what, row.promise, row.seen, row.anchor, "kept" if row.is_kept else "**missed**")
+def _build_line(name: str, row: Row) -> str:
+    verdict = "kept" if row.is_kept else "**missed**"
+    cells = (row.what, row.promise, row.seen, verdict, row.anchor, f"`{name}`")
     return f"| {' | '.join(map(_escape, cells))} |"
 
 
@@ -96,28 +90,25 @@ _PAGE = """# Performance
 
 {head}
 
+| what | promise | seen | | beside it, in the same run | measured by |
+|---|---|---|---|---|---|
+{table}
+
+GPUs are measured by `tools/gpu_check.py`, on a machine that has one ([GPUs](gpus.md)). Where the time goes, and what
+was tried and not kept: [decision 19](decisions/0019-where-the-time-goes.md).
+
 ## How it is measured
 
-Every program in `bench/` measures Trainmaster and what it is compared with in the same run, in alternating rounds
-where two things are compared. The server is `trainmaster up` as users run it: TLS 1.3, a token and RBAC on every
+The last column names a program in `bench/`; its first lines say exactly what it counts. Trainmaster and what it is
+compared with are measured in the same run, in alternating rounds. p50 is the median, and p99 the time that 99 of 100
+stay below. `plain` and `full` are levels of [isolation](isolation.md). With scripted Pods everything is real except the
+processes: a Pod is Running once its binding is on disk, and Succeeded right after.
+
+The server is `trainmaster up` as users run it: TLS 1.3, a token and RBAC on every
 request, audit log, validation, managedFields, controllers and node. A POST is answered after its commit is on disk
 (`synchronous = FULL`). Kubernetes is etcd and kube-apiserver 1.36 with TLS, tokens and RBAC; where controllers are
 measured also controller manager, scheduler and kwok, and the JobSet and Trainer managers or training-operator 1.8. A
 virtual machine shares its hardware with others: ratios can be compared between runs, times only roughly.
-
-| program | measures |
-|---|---|
-{programs}
-
-GPUs are measured by `tools/gpu_check.py`, on a machine that has one ([GPUs](gpus.md)).
-
-## Results
-
-| what | promise | seen | beside it, in the same run | |
-|---|---|---|---|---|
-{table}
-
-Where the time goes, and what was tried and not kept: [decision 19](decisions/0019-where-the-time-goes.md).
 
 ## Measuring a change
 

@@ -12,7 +12,6 @@ A bench is a program bench/NAME.py that reports its promises through `bench/_rep
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import platform
@@ -39,7 +38,6 @@ from tools.bench_page import (  # noqa: E402
     build_page,
     build_summary,
     list_rows,
-    read_summary,
 )
 
 BENCHES = (
@@ -164,11 +162,6 @@ def write_state(path: Path, conditions: Conditions, outcomes: Mapping[str, Outco
     temporary.replace(path)
 
 
-def read_summaries() -> dict[str, str]:
-    texts = {name: ast.get_docstring(ast.parse((ROOT / "bench" / f"{name}.py").read_text())) for name in BENCHES}
-    return {name: read_summary(text or "") for name, text in texts.items()}
-
-
 def run_all(names: Sequence[str], conditions: Conditions, outcomes: dict[str, Outcome], state: Path | None) -> None:
     """Adds to `outcomes`, and writes them to `state` after each bench."""
     for name in names:
@@ -199,7 +192,7 @@ def run(options: argparse.Namespace) -> int:
             conditions, outcomes = read_state(STATE, conditions)
         run_all(BENCHES, conditions, outcomes, STATE)
         ordered = {name: outcomes[name] for name in BENCHES}
-        PAGE.write_text(build_page(conditions, ordered, read_summaries()))
+        PAGE.write_text(build_page(conditions, ordered))
         STATE.unlink()
     print(f"\n{build_summary(conditions, outcomes)}")
     return 0 if all(row.is_kept for name, found in outcomes.items() for row in list_rows(name, found)) else 1

@@ -10,7 +10,7 @@ import pytest
 
 from bench._report import Row
 from tools import benchrun
-from tools.bench_page import STOPPED, Conditions, Outcome, build_page, build_summary, list_rows, read_summary
+from tools.bench_page import STOPPED, Conditions, Outcome, build_page, build_summary, list_rows
 
 pytestmark = pytest.mark.unit
 
@@ -18,14 +18,16 @@ CONDITIONS = Conditions("0123456789abcdef", False, "2026-11-16", "2 cores of a C
 KEPT = Row("create p99", "at most 50 ms", "9.04 ms", "22 ms with the official client", True)
 MISSED = Row("rate", "at least 10x", "4.65x", "1,168/s | kube", False)
 OUTCOMES = {"rest": Outcome((KEPT,), 0, 40.0), "http_vs_kube": Outcome((MISSED, KEPT), 1, 80.0)}
-SUMMARIES = {"rest": "Creates through REST", "http_vs_kube": "GET and POST"}
 
 
-def test_the_page_has_one_line_for_each_promise_and_each_program() -> None:
-    lines = build_page(CONDITIONS, OUTCOMES, SUMMARIES).splitlines()
-    assert "| create p99 | at most 50 ms | 9.04 ms | 22 ms with the official client | kept |" in lines
-    assert "| rate | at least 10x | 4.65x | 1,168/s \\| kube | **missed** |" in lines
-    assert "| `bench/rest.py` | Creates through REST |" in lines
+def test_the_page_has_one_table_with_a_line_for_each_promise() -> None:
+    lines = build_page(CONDITIONS, OUTCOMES).splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    assert rows[2:] == [
+        "| create p99 | at most 50 ms | 9.04 ms | kept | 22 ms with the official client | `rest` |",
+        "| rate | at least 10x | 4.65x | **missed** | 1,168/s \\| kube | `http_vs_kube` |",
+        "| create p99 | at most 50 ms | 9.04 ms | kept | 22 ms with the official client | `http_vs_kube` |",
+    ]
     head = "Written by `make bench` from one run: 2026-11-16, commit `0123456789ab`, 2 minutes."
     assert lines[2:5] == [
         head,
@@ -35,10 +37,10 @@ def test_the_page_has_one_line_for_each_promise_and_each_program() -> None:
 
 
 def test_the_page_tells_of_load_and_uncommitted_changes() -> None:
-    page = build_page(replace(CONDITIONS, load=3.0, is_changed=True), OUTCOMES, SUMMARIES)
+    page = build_page(replace(CONDITIONS, load=3.0, is_changed=True), OUTCOMES)
     assert "commit `0123456789ab`, with uncommitted changes" in page
     assert "The machine was not idle" in page
-    assert "The machine was not idle" not in build_page(CONDITIONS, OUTCOMES, SUMMARIES)
+    assert "The machine was not idle" not in build_page(CONDITIONS, OUTCOMES)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +67,6 @@ def test_the_summary_names_what_was_missed() -> None:
         "2 of 3 promises kept, at load 0.1",
         "MISSED rate: 4.65x (promised: at least 10x)",
     ]
-
-
-def test_a_program_is_described_by_the_first_paragraph_of_its_docstring() -> None:
-    assert read_summary("One thing\nagainst another.\n\nAnd more.") == "One thing against another"
 
 
 def test_results_are_kept_and_resumed_on_the_same_commit_only(tmp_path: Path) -> None:
