@@ -69,7 +69,7 @@ def measure(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=7)
     options = parser.parse_args()
     toolbox = Toolbox()
     kubectl = toolbox.find_program("kubectl") or toolbox.find_kubectl()
@@ -97,7 +97,7 @@ def main() -> int:
         found = measure(commands, environ, options.runs)
         pairs = [
             (run(commands["kubectl get trainjob"], environ)[1], run(commands["kubectl version --client"], environ)[1])
-            for _ in range(4 * options.runs)
+            for _ in range(8 * options.runs)
         ]
     print_figures(found, options.runs)
     return report_promises(found, statistics.median(ours / bare for ours, bare in pairs))

@@ -52,8 +52,8 @@ STATE = ROOT / "build" / "bench.json"
 """The results so far."""
 LIMIT = 300.0
 """Seconds that one bench may take."""
-_QUIET_WAIT = 180.0
-"""The load falls for minutes after the last work, of `make setup` for example."""
+_QUIET_WAIT = 300.0
+"""The load falls for minutes after the last work, of `make setup` for example: from 10 to 0.5 in 180 s."""
 _STOP_SECONDS = 20.0
 
 
@@ -64,6 +64,7 @@ class Refused(Exception):
 def run_bench(name: str) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="trainmaster-bench-rows-") as folder:
         path = Path(folder) / "rows"
+        os.sync()  # what the bench before left to be written is not this one's to wait for
         began = time.monotonic()
         process = subprocess.Popen(
             [sys.executable, "-m", f"bench.{name}"],
