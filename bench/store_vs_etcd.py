@@ -156,7 +156,7 @@ def main() -> int:
             our, their = (sorted(side, key=lambda item: item.rate)[len(side) // 2] for side in (ours, theirs))
             _print_row(clients, our, their)
             report.check(
-                f"durable writes of the store, {clients} client{'s' if clients > 1 else ''}, over etcd",
+                f"durable writes of the store, {clients} client{'s' if clients > 1 else ''}, compared with etcd",
                 our.rate / their.rate,
                 at_least=3,
                 unit="x",
