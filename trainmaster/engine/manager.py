@@ -171,7 +171,7 @@ class Manager:
             result, acted = await self._reconcile(controller, queue, request)
             self._troubles.pop(controller.name, None)
         except Exception as error:  # an error of one object must not stop the controller
-            delay = queue.retry(request)
+            delay = queue.retry(request, error)
             log.exception("reconcile failed", extra={"retry_seconds": delay})
             self._troubles[controller.name] = f"the pass over {request} failed: {type(error).__name__}: {error}"
             result, acted = "error", True
@@ -203,7 +203,7 @@ class Manager:
             return "wait", bool(plan.writes)
         if is_passing(refusal):
             log.debug("plan refused, reading again", extra={"error": refusal.error.message})
-            queue.retry(request)
+            queue.retry(request, refusal.error)
             return "retry", True
         now = timeline.begin_pass(request)
         explanation = controller.reconcile(self._view, request, now, (refusal,))

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from trainmaster.api.status import StatusError
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 
@@ -28,6 +29,7 @@ RETRY = BackoffPolicy(first=0.005, cap=60.0)
 LONGEST_WAIT = 60.0
 """Seconds after which timers are compared with boot time again: how late one can be after the machine has slept."""
 
+_NO_SPACE = 507
 
 PATIENCE = 0.1
 """Seconds for which a report may be delayed by more urgent work. With 32 TrainJobs at once this saves a quarter of the
@@ -146,11 +148,14 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._later, (due, self._counter, key))
         self._changed.set()
 
-    def retry(self, key: K) -> float:
-        """Adds the key after its back-off and returns the delay."""
+    def retry(self, key: K, error: Exception | None = None) -> float:
+        """Adds the key after its back-off and returns the delay. If the disk is full, this is at most the time that the
+        server asked for, so that work continues soon after space was freed."""
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
         delay = self._retry.delay(failures)
+        if isinstance(error, StatusError) and error.code == _NO_SPACE and error.retry_after is not None:
+            delay = min(delay, error.retry_after)
         self.add_after(key, delay)
         return delay
 

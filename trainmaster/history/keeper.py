@@ -52,7 +52,8 @@ _TRIM_SECONDS = 3600.0
 _BATCH = 64
 _MOST_POINTS = 100_000
 """The maximum held in memory while the disk cannot be written; the oldest are dropped."""
-_RETRY = BackoffPolicy(first=1.0, cap=60.0)
+_RETRY = BackoffPolicy(first=1.0, cap=5.0)
+"""Until a record is written, its only copy is in memory."""
 
 _COUNTERS = frozenset({"resourceVersion", "managedFields"})
 

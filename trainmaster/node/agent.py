@@ -307,8 +307,8 @@ class NodeAgent:
                 self._queue.forget(uid)
             except (Conflict, NotFound):
                 self._queue.retry(uid)
-            except Exception:  # one Pod's failure must not stop the node
-                log.exception("pod not synchronised", extra={"retry_seconds": self._queue.retry(uid)})
+            except Exception as error:  # one Pod's failure must not stop the node
+                log.exception("pod not synchronised", extra={"retry_seconds": self._queue.retry(uid, error)})
             finally:
                 self._queue.done(uid)
             await asyncio.sleep(0)

@@ -37,9 +37,12 @@ class LogSink:
         self._pending = {STDOUT: b"", STDERR: b""}
         self._second = -1
         self._prefix = b""
-        self._dropped = 0
         self._received = 0
         """Bytes of output, since the container was started."""
+        self._handled = 0
+        """Of these, those that were written or dropped."""
+        self._dropped = 0
+        """Of these, those that were dropped since the last entry was written."""
         self._opening = b""
         """The seam at the beginning of a new file, until it is written."""
         self._fd = -1
@@ -55,8 +58,8 @@ class LogSink:
         """Stores lines that are still incomplete."""
         for stream, text in self._pending.items():
             if text:
-                self._write(self._make_stamp() + b" " + stream + b" F " + text + b"\n")
                 self._pending[stream] = b""
+                self._write(self._make_stamp() + b" " + stream + b" F " + text + b"\n")
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -80,6 +83,7 @@ class LogSink:
     def _write(self, content: bytes) -> None:
         if not content:
             return
+        before, self._handled = self._handled, self._received - sum(map(len, self._pending.values()))
         if self._dropped:
             text = b"trainmaster: %d bytes of output were lost because the disk was full\n" % self._dropped
             content = self._make_stamp() + b" stderr F " + text + content
@@ -87,7 +91,7 @@ class LogSink:
             self._append(self._opening + content)
             self._dropped, self._opening = 0, b""
         except OSError:
-            self._dropped += len(content)
+            self._dropped += self._handled - before
             return
         if self._size >= self._max_bytes:
             self._rotate()
@@ -109,8 +113,7 @@ class LogSink:
     def _rotate(self) -> None:
         """Entries are written whole, so every file begins with a header. A failure is retried at the next write; until
         then the file exceeds its limit, which is harmless."""
-        before = self._received - sum(map(len, self._pending.values()))
-        closed, opened = (b"%s %s P %d\n" % (self._make_stamp(), word, before) for word in (CLOSED, OPENED))
+        closed, opened = (b"%s %s P %d\n" % (self._make_stamp(), word, self._handled) for word in (CLOSED, OPENED))
         with contextlib.suppress(OSError):
             if self._keep < 1:
                 os.ftruncate(self._fd, 0)

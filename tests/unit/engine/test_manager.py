@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, map_to_self
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.timeline import Now
+from trainmaster.store.contract import NoSpace
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
 
@@ -196,6 +198,38 @@ def test_a_conflict_is_read_again_and_not_shown_to_the_reconciler() -> None:
             assert count(metrics, "retry") == 1
 
     run_virtual(main(), limit=60)
+
+
+def test_work_goes_on_within_seconds_of_space_being_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [True]
+    tries: list[float] = []
+
+    def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
+        obj = view.find(CONFIG_MAPS, request.namespace, request.name)
+        if obj is None or request != only("a") or (obj.get("data") or {}).get("done"):
+            return NOTHING
+        tries.append(asyncio.get_running_loop().time())
+        return Plan((Patch(CONFIG_MAPS, "default", "a", {"data": {"done": "yes"}}),))
+
+    async def main() -> None:
+        async with running(reconcile) as (cluster, metrics):
+            put = cluster.store.put
+
+            def refuse(*args: Any, **options: Any) -> Any:
+                if full[0] and tries:
+                    raise NoSpace("no space left")
+                return put(*args, **options)
+
+            monkeypatch.setattr(cluster.store, "put", refuse)
+            await cluster.client.create(CONFIG_MAPS, make_config("a"), "default")
+            await asyncio.sleep(600)
+            assert len(tries) < 150
+            full[0] = False
+            await asyncio.sleep(5)
+            assert (await cluster.client.get(CONFIG_MAPS, "a", "default"))["data"] == {"done": "yes"}
+            assert count(metrics, "retry") == len(tries) - 1
+
+    run_virtual(main(), limit=700)
 
 
 def test_an_error_concerns_one_object_only_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

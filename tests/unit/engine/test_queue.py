@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from trainmaster.api.status import insufficient_storage, unavailable
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.testing.virtual import VirtualClock, run_virtual
@@ -85,6 +86,15 @@ def test_back_off_doubles_up_to_its_cap_and_success_starts_it_over() -> None:
         assert delays == [1.0, 2.0, 4.0, 4.0, 4.0]
         queue.forget("a")
         assert queue.retry("a") == 1.0
+
+    run(test)
+
+
+def test_on_a_full_disk_the_pause_is_at_most_what_the_server_asked_for() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        error = insufficient_storage("no space left", retry_after=3)
+        assert [queue.retry("a", error) for _ in range(4)] == [1.0, 2.0, 3.0, 3.0]
+        assert queue.retry("a", unavailable("too busy")) == 4.0, "a busy server is not asked more often"
 
     run(test)
 

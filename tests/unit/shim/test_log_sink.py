@@ -143,7 +143,7 @@ def test_on_a_full_disk_output_is_dropped_and_said_once_there_is_room(
     path = tmp_path / "0.log"
     sink = LogSink(str(path), 1 << 20, 2)
     sink.feed(STDOUT, b"before\n")
-    room = [10, 0]  # a torn write first, then nothing
+    room = [10, 0, 0]  # a torn write first, then nothing
 
     def write(fd: int, content: memoryview) -> int:
         if not room:
@@ -156,9 +156,11 @@ def test_on_a_full_disk_output_is_dropped_and_said_once_there_is_room(
     real = os.write
     monkeypatch.setattr(os, "write", write)
     sink.feed(STDOUT, b"lost\n")
-    sink.feed(STDOUT, b"after\n")
+    sink.feed(STDOUT, b"lost too\nincomp")
+    sink.feed(STDOUT, b"lete\nafter\n")
     sink.close()
     texts = [line[HEAD_BYTES:] for line in path.read_bytes().splitlines()]
     assert texts[0] == b"before"
-    assert re.fullmatch(rb"trainmaster: \d+ bytes of output were lost because the disk was full", texts[1])
-    assert texts[2:] == [b"after"]
+    lost = len("lost\nlost too\n")
+    assert texts[1] == b"trainmaster: %d bytes of output were lost because the disk was full" % lost
+    assert texts[2:] == [b"incomplete", b"after"]
