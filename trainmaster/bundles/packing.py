@@ -48,8 +48,10 @@ def pack(directory: Path, store: Path, limits: BundleLimits = BundleLimits()) ->
     asked = git.ask(directory)
     try:
         packed, tree, reused = _pack(directory, BundleStore(store), limits)
+    except FileNotFoundError as error:
+        raise BundleError(f"{error.filename} was removed while {directory} was packed: try again") from error
     except OSError as error:
-        raise BundleError(f"the code in {directory} cannot be packed into {store}: {error}") from error
+        raise BundleError(f"the code in {directory} cannot be packed into {store}: {error.strerror}") from error
     finally:
         state = asked.read()
     return Bundle(packed, len(tree.files), tree.bytes, state.commit, state.dirty, reused)
@@ -113,6 +115,7 @@ class _Drafting:
                     hashes[name] = found
             unread = self._list_changed(self._tree.files)
             if not unread:
+                os.stat(self._tree.root)  # without the directory itself, the bundle would be empty
                 return {name: hashes[name] for name in self._tree.files}
         raise BundleError(
             f"{', '.join(unread[:3])} in {self._tree.root} changed each time it was read: stop what writes to it, or "

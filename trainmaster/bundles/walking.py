@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -135,13 +136,11 @@ def _walk_directory(found: _Walk, base: str, levels: ignoring.Levels) -> None:
             is_home = entry.inode() == found.home_inode and os.path.samefile(entry.path, found.home)
             if not is_home and not os.path.lexists(f"{entry.path}/{ignoring.ENVIRONMENT_MARK}"):
                 found.tree.directories.append(path)
-                _walk_directory(found, f"{path}/", levels)
+                with suppress(FileNotFoundError):
+                    _walk_directory(found, f"{path}/", levels)
             continue
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            continue  # it was deleted meanwhile
-        _take(found, path, entry, status)
+        with suppress(FileNotFoundError):  # it was deleted meanwhile
+            _take(found, path, entry, entry.stat(follow_symlinks=False))
 
 
 def _take(found: _Walk, path: str, entry: os.DirEntry[str], status: os.stat_result) -> None:

@@ -138,12 +138,24 @@ def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
         # The reader has closed the pipe, as in `trainmaster logs -f my-job | head`.
         return exits.OK
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not _has_current_directory():
+            return _fail(
+                context, "the current directory was removed: change to another one, and try again", exits.FAILED
+            )
         if error.errno not in _FOR_THE_PERSON:
             raise
         return _fail(context, error, exits.FAILED)
 
 
-def _fail(context: CommandContext, error: Exception, code: int) -> int:
+def _has_current_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _fail(context: CommandContext, error: Exception | str, code: int) -> int:
     context.note(f"trainmaster: {error}")
     return code
 

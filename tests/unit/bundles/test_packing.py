@@ -219,6 +219,40 @@ def test_a_file_that_goes_away_meanwhile_is_as_if_it_had_not_been(
     assert bundle.files == 2
 
 
+def test_a_directory_that_goes_away_while_it_is_listed_is_as_if_it_had_been_empty(
+    source: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = os.scandir
+
+    def disturb(place: str) -> Any:
+        if str(place).endswith("/pkg/"):
+            shutil.rmtree(source / "pkg", ignore_errors=True)
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", disturb)
+    bundle = pack(source, store)
+    monkeypatch.undo()
+    assert list_all(get_tree(store, bundle)) == ["model", "pkg", "run.sh", "train.py"]
+
+
+@pytest.mark.parametrize("moment", ["_copy_content", "walk"])
+def test_the_removal_of_the_whole_directory_is_said_in_a_sentence(
+    source: Path, store: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    work = getattr(packing, moment)
+
+    def disturb(*args: Any) -> Any:
+        found = work(*args)
+        shutil.rmtree(source, ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(packing, moment, disturb)
+    with pytest.raises(BundleError) as caught:
+        pack(source, store)
+    assert str(caught.value) == f"{source} was removed while {source} was packed: try again"
+    assert not BundleStore(store).list_digests()
+
+
 def test_too_much_code_names_its_largest_parts_and_the_file_to_write(source: Path, store: Path) -> None:
     (source / "data").mkdir()
     (source / "data" / "big").write_bytes(b"x" * 5000)

@@ -49,6 +49,16 @@ def test_without_a_command_the_overview_lists_all_commands(shell: Shell, capsys:
         assert text in printed
 
 
+def test_a_current_directory_that_was_removed_is_said_in_a_sentence(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert shell("run", "train.py") == exits.FAILED
+    assert shell.err == "trainmaster: the current directory was removed: change to another one, and try again\n"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(shell: Shell, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert shell(command, "--help") == exits.OK

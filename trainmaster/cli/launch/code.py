@@ -53,6 +53,8 @@ def _find_missing(tree: Path, script: str) -> str:
 
 def _explain_left_out(directory: Path, script: str, missing: str) -> str:
     """Explains why the script was not packed. Otherwise the failure would only appear in the job."""
+    if not os.path.lexists(directory / script):
+        return f"the script {directory / script} was removed while the code was packed: put it back, and try again"
     what = "it" if missing == script else missing
     rule, file = shlex.quote(f"!/{missing}"), shlex.quote(str(directory / OWN_FILE))
     return (

@@ -33,6 +33,15 @@ def test_a_script_that_is_left_out_is_told_with_the_line_that_takes_it_back(tmp_
     assert send(project, Home(tmp_path / "home"), script="src/train.py").volume
 
 
+def test_a_script_that_was_removed_while_the_code_was_packed_is_not_blamed_on_an_ignore_file(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    (project / "src/train.py").unlink()
+    with pytest.raises(
+        exits.Failure, match=r"the script .*/project/src/train\.py was removed while the code was packed"
+    ):
+        send(project, Home(tmp_path / "home"), script="src/train.py")
+
+
 def test_a_script_that_is_sent_is_not_talked_about(tmp_path: Path) -> None:
     assert send(make_project(tmp_path), Home(tmp_path / "home"), script="src/train.py").volume["csi"][
         "volumeAttributes"
