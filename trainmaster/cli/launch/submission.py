@@ -26,10 +26,11 @@ _MANAGER = MANAGER.replace("/", "-")
 
 
 async def get_runtime(client: Client, name: str, namespace: str) -> Object:
-    """The ClusterTrainingRuntime with this name, else the namespace's TrainingRuntime, with its kind."""
+    """The namespace's TrainingRuntime with this name, else the ClusterTrainingRuntime, as in the Kubeflow SDK; with its
+    kind."""
     for gvr, space, kind in (
-        (CLUSTER_TRAINING_RUNTIMES, "", "ClusterTrainingRuntime"),
         (TRAINING_RUNTIMES, namespace, "TrainingRuntime"),
+        (CLUSTER_TRAINING_RUNTIMES, "", "ClusterTrainingRuntime"),
     ):
         try:
             return {**await client.get(gvr, name, space), "kind": kind}
