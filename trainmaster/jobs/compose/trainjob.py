@@ -2,8 +2,9 @@
 
 Only public fields are used, so the result also works with kubectl. What is specific to one job is in the TrainJob:
 `spec.trainer`, and an entry of `podTemplateOverrides` or `runtimePatches` (whichever the server supports) for mounts
-and annotations of its Pods. What a TrainJob cannot express, the number of restarts and whole Secrets as variables,
-needs another runtime: a copy of the given one, named by the hash of its content, so that equal requests share one.
+and annotations of its Pods. What a TrainJob cannot express, the number of restarts, whole Secrets as variables, and MPI
+on one node, needs another runtime: a copy of the given one, named by the hash of its content, so that equal requests
+share one.
 
 A template of an installation is already a TrainJob: `complete` adds the rest of the request to it.
 """
@@ -20,10 +21,11 @@ from dataclasses import dataclass
 from trainmaster.api.labels import DERIVED, DERIVED_FROM, FRAMEWORK, PACKAGES
 from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import list_items, read_annotations, read_labels, read_text
+from trainmaster.api.reading import list_items, read_annotations, read_fields, read_labels, read_text
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.training.steps import (
     DATASET,
+    LAUNCHER,
     MODEL,
     NODE,
     find_ancestor,
@@ -78,7 +80,7 @@ def compose(request: JobRequest, base: Object, shape: SupportedFields) -> Compos
         "metadata": {"name": request.name, "namespace": request.namespace},
         "spec": {"runtimeRef": reference, "trainer": _build_trainer(request)},
     }
-    override: Object = {"targetJobs": [{"name": name} for name in list_steps(base)]}
+    override: Object = {"targetJobs": [{"name": name} for name in list_steps(chosen)]}
     if _add_to_pods(override, request):
         trainjob["spec"][OVERRIDES] = [override]
     return ComposedJob(runtime, _finish(trainjob, request, shape))
@@ -253,6 +255,8 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
         _add_secrets(jobset, request.secrets)
     if request.stdin:
         _open_input(jobset, tty=request.tty)
+    if request.nodes == 1 and read_fields(spec, "mlPolicy", "mpi").get("runLauncherAsNode"):
+        _remove_workers(jobset)
     if spec == base["spec"]:
         return None
     name = base["metadata"]["name"]
@@ -278,6 +282,24 @@ def _set_restarts(jobset: Object, restarts: int) -> None:
     for job in list_jobs(jobset):
         job["template"]["spec"]["backoffLimit"] = 0
         job["template"]["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+
+
+def _remove_workers(jobset: Object) -> None:
+    """One node is the launcher alone. With the job `node`, Trainer creates a worker for it too, which takes the same
+    resources again."""
+    jobs = list_jobs(jobset)
+    if not {LAUNCHER, NODE} <= {job["name"] for job in jobs}:
+        return
+    jobset["replicatedJobs"] = [job for job in jobs if job["name"] != NODE]
+    for job in jobset["replicatedJobs"]:
+        after = [one for one in list_items(job, "dependsOn") if one["name"] != NODE]
+        job.pop("dependsOn", None)
+        if after:
+            job["dependsOn"] = after
+    for policy in (read_fields(jobset, "successPolicy"), *list_items(jobset, "failurePolicy", "rules")):
+        targets = list_items(policy, "targetReplicatedJobs")
+        if isinstance(targets, list) and NODE in targets:
+            targets.remove(NODE)
 
 
 def _add_secrets(jobset: Object, secrets: tuple[str, ...]) -> None:

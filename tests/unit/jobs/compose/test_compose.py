@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -11,7 +12,11 @@ import yaml
 from trainmaster.api.code import MOUNT_PATH, build_volume
 from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.status import StatusError
+from trainmaster.api.training.counts import count_pods
+from trainmaster.api.training.steps import find_container, list_jobs
+from trainmaster.api.training.template import fill_template
 from trainmaster.cli.launch.manifests import SHAPE, list_local
 from trainmaster.jobs.compose import names
 from trainmaster.jobs.compose.refusals import RefusedPart, is_denied, judge_refusal, list_refused_parts
@@ -145,7 +150,7 @@ def test_mounts_packages_and_code_patch_every_job_in_which_the_program_runs() ->
         packages=("numpy", "pandas"),
         code=CODE,
     )
-    built = compose(request, load("deepspeed-distributed"), SHAPE)
+    built = compose(replace(request, nodes=2), load("deepspeed-distributed"), SHAPE)
     (patch,) = built.trainjob["spec"]["runtimePatches"]
     jobs = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     assert [job["name"] for job in jobs] == ["node", "launcher"]
@@ -166,6 +171,31 @@ def test_mounts_packages_and_code_patch_every_job_in_which_the_program_runs() ->
         }
     assert built.trainjob["metadata"]["annotations"] == {"x/code-digest": "sha256:ab"}
     assert len(list_local(built)) == 3, "code, the path of this machine, packages; each told once"
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deepspeed-distributed",
+        "mlx-distributed",
+        "jax-distributed",
+        "torch-distributed",
+        "torchtune-llama3.2-1b",
+        "plain",
+    ],
+)
+def test_a_job_has_the_nodes_and_gpus_that_were_asked_for(name: str, nodes: int) -> None:
+    request = make_request(nodes=nodes, resources={"nvidia.com/gpu": "1"}, code=CODE)
+    built = compose(request, load(name), SHAPE)
+    runtime = built.runtime or load(name)
+    filled = fill_template(built.trainjob, runtime)
+    counts = count_pods(built.trainjob, runtime, filled)
+    gpus = 0
+    for job in list_jobs(filled):
+        limits = read_fields(find_container(job, "node"), "resources", "limits")
+        gpus += counts[job["name"]] * int(limits.get("nvidia.com/gpu", 0))
+    assert gpus == nodes
 
 
 def test_initializers_get_no_code() -> None:
