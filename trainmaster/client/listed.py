@@ -15,6 +15,9 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 
 _NOT_TO_BE_HAD = (403, 404)
+_AT_ONCE = 3
+"""Requests at the same time. Each needs a connection, whose TLS handshake takes more CPU time than several lists; one
+after the other would take long with a distant server."""
 
 
 class ListedView:
@@ -59,7 +62,13 @@ async def fetch(client: Client, wanted: Mapping[GVR, str]) -> ListedView:
                 raise
             missing.append(gvr)
 
-    await asyncio.gather(*(take(gvr, namespace) for gvr, namespace in wanted.items()))
+    remaining = iter(wanted.items())
+
+    async def work() -> None:
+        for gvr, namespace in remaining:
+            await take(gvr, namespace)
+
+    await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
     return ListedView(objects, missing)
 
 
