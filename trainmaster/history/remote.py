@@ -18,11 +18,12 @@ from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOBS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client, ListOptions, LogOptions
-from trainmaster.history.logs import FOLDER
+from trainmaster.history.logs import FOLDER, list_logs
 from trainmaster.history.record import RecordSources
 from trainmaster.jobs.kinds import find_place, read_training_job
 from trainmaster.jobs.lookups import find_jobset, read_parts
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.shim.log_sink import MAX_LINE, split_line
 
 PODS_GONE = "its Pods were gone before their logs could be copied"
 _MOST_EVENTS_OF = 100
@@ -51,7 +52,7 @@ class ClientGather:
         else:
             uids, pods = [job.uid], (await read_parts(self._client, job)).pods
         gaps = [gap for pod in pods for gap in await self._copy_logs(pod)]
-        if uids and not pods and not any((self._directory / FOLDER / uid).exists() for uid in uids):
+        if uids and not pods and not list_logs(self._directory, uids):
             gaps.append(PODS_GONE)
         events = await self._list_events(namespace, [raw, *jobsets, *jobs, *pods])
         return RecordSources(raw, snapshot, jobsets, jobs, pods, events, gaps)
@@ -84,14 +85,22 @@ class ClientGather:
                 continue
             options = LogOptions(container=container, previous=previous, timestamps=True)
             try:
-                raw = b"".join([piece async for piece in self._client.logs(meta["name"], meta["namespace"], options)])
+                await self._copy_log(pod, options, file)
             except StatusError as error:
                 if error.reason == "ServiceUnavailable":
                     raise
                 gaps.append(f"no log of {meta['name']}, container {container}, restart {restart}: {error.message}")
-                continue
-            await asyncio.to_thread(_write, file, raw)
         return gaps
+
+    async def _copy_log(self, pod: Object, options: LogOptions, file: Path) -> None:
+        copy = await asyncio.to_thread(_Copy, file)
+        try:
+            async for piece in self._client.logs(pod["metadata"]["name"], pod["metadata"]["namespace"], options):
+                await asyncio.to_thread(copy.add, piece)
+            await asyncio.to_thread(copy.finish)
+        except BaseException:
+            copy.abandon()
+            raise
 
 
 def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
@@ -105,13 +114,43 @@ def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
             yield one["name"], count, False
 
 
-def _write(file: Path, raw: bytes) -> None:
-    """Writes the shims' format, atomically. The stream of each line is unknown on a cluster."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = []
-    for line in raw.splitlines():
-        moment, _, text = line.partition(b" ")
-        lines.append(b"%s stdout F %s\n" % (moment, text))
-    part = file.with_name(f".{file.name}.part")
-    part.write_bytes(b"".join(lines))
-    part.replace(file)
+class _Copy:
+    """Writes a log in the shims' format, piece by piece. The stream of each line is unknown on a cluster.
+
+    The file gets its name when it is complete. At most one piece and the beginning of a line are held in memory.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._part = file.with_name(f".{file.name}.part")
+        self._rest = b""
+        self._moment = b""
+        """The timestamp of a line whose beginning was written already."""
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._output = self._part.open("wb")
+
+    def add(self, piece: bytes) -> None:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        self._output.writelines(self._convert(line, b"F") for line in lines)
+        if len(self._rest) > MAX_LINE:
+            self._output.write(self._convert(self._rest, b"P"))
+            self._rest = b""
+
+    def finish(self) -> None:
+        if self._rest:
+            self._output.write(self._convert(self._rest, b"F"))
+        self._output.close()
+        self._part.replace(self._file)
+
+    def abandon(self) -> None:
+        self._output.close()
+        self._part.unlink(missing_ok=True)
+
+    def _convert(self, line: bytes, tag: bytes) -> bytes:
+        """`tag` is P if the line continues in the next piece."""
+        moment, text = self._moment, line
+        if not moment:
+            moment, _, text = line.partition(b" ")
+        self._moment = moment if tag == b"P" else b""
+        stamp = moment + b" stdout"
+        return split_line(text, stamp, b"%s %s " % (stamp, tag))

@@ -160,7 +160,7 @@ def build_entries(pending: dict[bytes, bytes], stream: bytes, data: bytes, stamp
         entries = full + text[:end].replace(b"\n", b"\n" + full) + b"\n"
         rest = text[end + 1 :]
     elif end >= 0:
-        entries = b"".join(_split_line(line, stamp, full) for line in text[:end].split(b"\n"))
+        entries = b"".join(split_line(line, stamp, full) for line in text[:end].split(b"\n"))
         rest = text[end + 1 :]
     else:
         entries, rest = b"", text
@@ -185,7 +185,8 @@ def _has_long_line(text: bytes, end: int) -> bool:
     return False
 
 
-def _split_line(line: bytes, stamp: bytes, full: bytes) -> bytes:
+def split_line(line: bytes, stamp: bytes, full: bytes) -> bytes:
+    """The entries of one line. `full` is the header of the last one; the others are marked P."""
     pieces = []
     while len(line) > MAX_LINE:
         pieces.append(stamp + b" P " + line[:MAX_LINE] + b"\n")

@@ -30,6 +30,8 @@ class Cluster:
         self.asked = 0
         self.controls = True
         """Whether the owner of the JobSet is its controller."""
+        self.piece = 1 << 20
+        self.ends_early = False
 
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         if gvr == CONFIG_MAPS:
@@ -50,7 +52,10 @@ class Cluster:
         answer = self.logs_of[options.container, options.previous]
         if isinstance(answer, StatusError):
             raise answer
-        yield answer
+        for place in range(0, len(answer), self.piece):
+            yield answer[place : place + self.piece]
+        if self.ends_early:
+            raise StatusError(500, "InternalError", "the connection broke")
 
 
 def make_pod(container: str, restarts: int = 0) -> Object:
@@ -79,6 +84,33 @@ def test_logs_are_copied_once_with_the_attempt_before(tmp_path: Path) -> None:
     asyncio.run(main())
     logs = list_logs(tmp_path, ["js"])
     assert [[text for _, text in read_lines(log)] for log in logs] == [[b"first try"], [b"a b", b"c"]]
+
+
+@pytest.mark.parametrize("piece", [1000, 16384, 1 << 20])
+def test_a_large_log_is_copied_piece_by_piece(tmp_path: Path, piece: int) -> None:
+    texts = [b"first", b"", b"50%\r60%", b"x" * 100_000, b"y" * 16384, b"last"]
+    cluster = Cluster()
+    cluster.piece = piece
+    cluster.pods = [make_pod("trainer")]
+    cluster.logs_of = {("trainer", False): b"\n".join(b"2026-01-01T00:00:00Z " + text for text in texts)}
+    asyncio.run(ClientGather(cast(Client, cluster), tmp_path)(make_trainjob(), ()))
+    (log,) = list_logs(tmp_path, ["js"])
+    assert [text for _, text in read_lines(log)] == texts
+    assert {moment for moment, _ in read_lines(log)} == {"2026-01-01T00:00:00Z"}
+    entries = log.pieces[0].read_bytes().splitlines()
+    assert max(map(len, entries)) <= 16384 + len(b"2026-01-01T00:00:00Z stdout P ")
+
+
+def test_a_log_whose_transfer_breaks_is_a_gap_and_leaves_no_file(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.ends_early = True
+    cluster.pods = [make_pod("trainer")]
+    cluster.logs_of = {("trainer", False): b"2026-01-01T00:00:00Z beginning\n"}
+    sources = asyncio.run(ClientGather(cast(Client, cluster), tmp_path)(make_trainjob(), ()))
+    assert "the connection broke" in sources.gaps[0]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    cluster.pods = []
+    assert list(asyncio.run(ClientGather(cast(Client, cluster), tmp_path)(make_trainjob(), ())).gaps) == [PODS_GONE]
 
 
 def test_a_log_that_the_cluster_refuses_is_a_gap_and_one_that_is_unreachable_an_error(tmp_path: Path) -> None:
