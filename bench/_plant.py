@@ -158,6 +158,7 @@ async def running_plant(directory: Path, *, serve: bool = False, ends: bool = Tr
             recorder=EventRecorder(client, clock, apply=apply_in_one(client)),
             clock=clock,
             metrics=api.metrics,
+            settled=store.settled_revision,
         )
         await install_runtimes(client)
         if store.get("nodes", "local") is None:

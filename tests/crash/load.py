@@ -30,9 +30,18 @@ async def run_load(store: Store, report: Report, *, writers: int, seed: int, lif
         for bucket in BUCKETS:
             scope.spawn(_watch(store, bucket, report), name=f"watch {bucket}")
         async with asyncio.TaskGroup() as group:
+            group.create_task(_settle(store))
             for number in range(writers):
                 rng = random.Random(seed * 1_000_003 + life * 1_009 + number)
                 group.create_task(_write(store, report, number, rng, life))
+
+
+async def _settle(store: Store) -> None:
+    """Packs what is there, again and again."""
+    while True:
+        await asyncio.sleep(0.01)
+        found = [record for bucket in BUCKETS for record in store.scan(bucket) if not record.is_packed]
+        await store.settle(store.revision, [(record, record.name.encode()) for record in found[:10]])
 
 
 async def _write(store: Store, report: Report, writer: int, rng: random.Random, life: int) -> None:

@@ -27,6 +27,7 @@ FAILPOINTS = (
     "store.after_ack_before_dispatch",
     "store.checkpoint",
     "store.compact",
+    "store.pack",
 )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from tests.simulation.loop import SimLoop
 from trainmaster.store.contract import Event, EventType, StoredRecord, StoreError
 from trainmaster.store.names import SortedNames
+from trainmaster.store.packing import Dictionaries, Packed, PackedRecord, pack_all
 from trainmaster.store.state import DEFAULT_LIMITS, Bucket, StoreState
 from trainmaster.store.window import Window
 
@@ -27,6 +28,7 @@ class Disk:
         self.base = revision
         self.revision = revision
         self.log: list[Event] = []
+        self.settled = 0
         self._grown = asyncio.Event()
 
     async def wait(self) -> None:
@@ -60,6 +62,15 @@ class Disk:
             for event in self.log:
                 buckets[event.record.bucket].window.append(event)
         state.adopt(buckets, revision=self.revision, floor=floor)
+        state.settled_revision = self.settled
+
+    def pack(self, settled: int, packed: Packed, dictionaries: Dictionaries) -> None:
+        self.settled = settled
+        for old, value in packed.values:
+            held = self.records[old.bucket]
+            if (found := held.get(old.name)) is not None and found.revision == old.revision:
+                dictionary = packed.fresh.get(old.bucket) or dictionaries.get_of(value)
+                held[old.name] = PackedRecord(old.bucket, old.name, old.revision, old.created, value, dictionary)
 
 
 class SimStore(StoreState):
@@ -71,6 +82,12 @@ class SimStore(StoreState):
         self._on_its_way: list[Event] = []
         self._dead = False
         disk.load(self, with_history=with_history)
+
+    async def settle(self, revision: int, at_rest: Sequence[tuple[StoredRecord, bytes]]) -> None:
+        await self.durable(revision)
+        packed = pack_all(at_rest, self._dictionaries)
+        self._disk.pack(revision, packed, self._dictionaries)
+        self._replace(revision, packed)
 
     def crash(self, *, lands: bool) -> int:
         """Simulates a crash; `lands`: the commit in progress reaches the disk. Returns the number of lost writes."""

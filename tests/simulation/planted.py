@@ -29,7 +29,7 @@ from trainmaster.engine.manager import Manager
 from trainmaster.engine.plan import Plan, Reconcile
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.kit.timeline import Now
-from trainmaster.store.contract import EventType
+from trainmaster.store.contract import EventType, StoredRecord
 from trainmaster.store.state import StoreState
 
 Patched = tuple[Any, str, Callable[[Any], Any]]
@@ -302,6 +302,13 @@ def _collect_the_living(original: Any) -> Any:
     return classify
 
 
+def _see_no_owners(original: Any) -> Any:
+    def has_owners(self: Any, record: StoredRecord) -> Any:
+        return record.bucket != "pods" and original(self, record)
+
+    return has_owners
+
+
 def _start_too_soon(original: Any) -> Any:
     async def start_pod(self: SimNode, pod: Object) -> None:
         """Starts the process without waiting for the commit."""
@@ -364,7 +371,14 @@ BUGS: tuple[Planted, ...] = (
         first=57,
     ),
     Planted("forgets a request that comes during a pass", ("I9",), patches=((WorkQueue, "add", _forget_when_busy),)),
-    Planted("collects Pods whose Job lives", ("I7",), patches=((GarbageCollector, "_classify", _collect_the_living),)),
+    Planted(
+        "collects Pods whose Job lives",
+        ("I7",),
+        patches=(
+            (GarbageCollector, "_has_owners", _see_no_owners),
+            (GarbageCollector, "_classify", _collect_the_living),
+        ),
+    ),
     Planted(
         "names Pods at random",
         ("I6",),
@@ -381,7 +395,7 @@ BUGS: tuple[Planted, ...] = (
     Planted("restarts more often than allowed", ("I8",), "jobset", show_changed(_restart_for_ever)),
     Planted("writes in every pass", ("I9",), "job", _write_the_time),
     Planted("acts five seconds early", ("I13",), "jobset", hurry(5.0), seeds=120),
-    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400, first=484),
+    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400, first=1344),
     Planted("takes deadlines by the wall clock", ("I13",), "trainjob", trust_the_wall_clock, seeds=400, first=77),
     Planted("forgets to look again", ("I9", "I13"), "jobset", forget_the_clock, seeds=120),
     Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),

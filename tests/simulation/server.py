@@ -18,10 +18,13 @@ from tests.simulation.faults import CRASH_AFTER, CRASH_BEFORE, EMBEDDED
 from tests.simulation.node import SimNode
 from tests.simulation.world import ProcessRun, World, get_site
 from trainmaster.api.meta import GVR, Object
+from trainmaster.apiserver.at_rest import ObjectPacking
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.app.workloads import JOBS
 from trainmaster.client.writes import Applied, Write
+from trainmaster.controllers.lifecycle.at_rest import RestRules
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.feed import Feed
 from trainmaster.engine.manager import Manager
@@ -30,6 +33,8 @@ from trainmaster.kit.scopes import Scope
 
 if TYPE_CHECKING:
     from tests.simulation.checking import Checker
+
+_QUIET_SECONDS = 2.0
 
 
 class Server(ProcessRun):
@@ -62,12 +67,24 @@ class Server(ProcessRun):
                     recorder=ActingRecorder(world, EventRecorder(self.client, world.clock)),
                     clock=world.clock,
                     effects=world.effects,
+                    settled=0 if world.weather.drop or world.weather.delay else self.store.settled_revision,
                 )
                 await stack.enter_async_context(self.manager.running())
             scope = await stack.enter_async_context(Scope("node"))
             scope.spawn_forever(self._node.run(self.client, self.view), name="node")
+            if self.manager is not None:
+                scope.spawn_forever(self._pack(self.manager), name="pack")
             self.answers = True
             await asyncio.get_running_loop().create_future()
+
+    async def _pack(self, manager: Manager) -> None:
+        """Objects are at rest soon here, so that many of them are at the next start."""
+        world, names = self.world, {controller.name for controller in JOBS}
+        rules = RestRules(self.view, [item for item in world.controllers if item.name in names], world.ledger)
+        packing = ObjectPacking(self.registry, world.clock, rules, lambda: manager.is_settled)
+        while True:
+            await world.clock.sleep(_QUIET_SECONDS)
+            await packing.pack(_QUIET_SECONDS)
 
     def die(self) -> None:
         super().die()

@@ -4,27 +4,36 @@ Parsed objects are shared between readers (`parsed`). Listing by owner uses the 
 builds an index for the label key on first use and keeps it current, and so do summaries (`client.view.Summary`).
 
 It is also the feed of the controllers (`follow`): followers are notified of a change right after its transaction, with
-the parsed object of the view, without a watch.
+the parsed object of the view, without a watch. Existing objects at rest (`at_rest`) are not reported before they are
+due: no controller has anything to do for them until then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.apiserver import stored
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.client.view import S, ViewSummary
-from trainmaster.store.contract import Event, EventType
+from trainmaster.client.contract import ObjectList
+from trainmaster.client.view import RestingSummary, S, ViewSummary
+from trainmaster.store.contract import Event, EventType, StoredRecord
 
 _SLICE = 256
 """Existing objects are reported in slices of this size, to yield to other tasks in between."""
+_LONGEST_WAIT = 60.0
+
+Alarms: TypeAlias = deque[tuple[float, str]]
+"""(boot time, record name), in order."""
 
 
 class LocalView:
     def __init__(self, registry: ObjectRegistry) -> None:
         self._store = registry.store
+        self._clock = registry.state.clock
         self._parse = registry.state.parsed.get
         self._parse_all = registry.state.parsed.get_all
         self._owners = registry.owners
@@ -68,25 +77,84 @@ class LocalView:
             for gvr in found.gvrs:
                 bucket = stored.bucket_of(gvr)
                 for record in self._store.scan(bucket):
-                    found.put(gvr, self._parse(record))
+                    if not record.is_packed:
+                        found.put(gvr, self._parse(record))
+                    elif found.counts_at_rest:
+                        found.put(gvr, stored.load_outline(record))
                 self._summarized.setdefault(bucket, []).append((gvr, found))
         return found  # type: ignore[return-value]  # what this builder has built
+
+    async def list_active(self, gvr: GVR, namespace: str = "") -> ObjectList:
+        """The objects that are not at rest, for `client.follow`."""
+        records = self._store.scan(stored.bucket_of(gvr), f"{namespace}/" if namespace else "")
+        active = [self._parse(record) for record in records if not record.is_packed]
+        return ObjectList(active, str(self._store.revision))
+
+    def list_at_rest(self, gvr: GVR) -> Iterator[tuple[str, str, str]]:
+        records = self._store.scan(stored.bucket_of(gvr))
+        return ((stored.uid_of(record), *stored.split_name(record.name)) for record in records if record.is_packed)
+
+    def list_outlines(self, gvr: GVR) -> Iterator[Object]:
+        """Of the objects at rest. Those that change while this is consumed may be left out."""
+        for records in self._slice(stored.bucket_of(gvr)):
+            yield from (stored.load_outline(record) for record in records if record.is_packed)
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
         """See `engine.feed.Feed`. An error of `notice` is raised here, not in the writer."""
         bucket = stored.bucket_of(gvr)
         follower = _Follower(notice)
         self._followers.setdefault(bucket, []).append(follower)
+        found: Alarms = deque()
+        offset = self._clock.boot() - self._clock.unix()
         try:
-            after = ""
-            while records := self._store.scan(bucket, after=after, limit=_SLICE):
+            for deleted in self._list_deleted(bucket):
+                notice(deleted)
+            for records in self._slice(bucket):
                 for record in records:
-                    notice(self._parse(record))
-                after = records[-1].name
+                    if not record.is_packed:
+                        notice(self._parse(record))
+                    elif (due := stored.find_due(record)) is not None:
+                        found.append((due + offset, record.name))
+                await asyncio.sleep(0)
+            alarms = deque(sorted(found))
+            while alarms and not follower.failed.done():
+                await self._wait_until(alarms[0][0], follower.failed)
+                self._report_due(bucket, alarms, notice)
                 await asyncio.sleep(0)
             await follower.failed
         finally:
             self._followers[bucket].remove(follower)
+
+    def _list_deleted(self, bucket: str) -> Sequence[Object]:
+        """Since the controllers were last idle: deletions that they may not have seen and that may concern objects at
+        rest, such as that of a policy."""
+        settled = self._store.settled_revision
+        return [
+            stored.parse(event.record.value)
+            for event in (self._store.history(bucket) if settled else ())
+            if event.type is EventType.DELETE and event.record.revision > settled
+        ]
+
+    def _slice(self, bucket: str) -> Iterator[Sequence[StoredRecord]]:
+        after = ""
+        while records := self._store.scan(bucket, after=after, limit=_SLICE):
+            yield records
+            after = records[-1].name
+
+    async def _wait_until(self, moment: float, failed: asyncio.Future[None]) -> None:
+        """In boot time; not longer than a minute, because the loop's timers stop while the machine sleeps."""
+        delay = moment - self._clock.boot()
+        if delay > 0:
+            await asyncio.wait((failed,), timeout=min(delay, _LONGEST_WAIT))
+
+    def _report_due(self, bucket: str, alarms: Alarms, notice: Callable[[Object], None]) -> None:
+        """Those that changed since were reported then."""
+        now, most = self._clock.boot(), _SLICE
+        while alarms and alarms[0][0] <= now and most:
+            record = self._store.get(bucket, alarms.popleft()[1])
+            most -= 1
+            if record is not None and record.is_packed:
+                notice(self._parse(record))
 
     def _named(self, bucket: str, key: str, value: str) -> dict[str, None]:
         index = self._labels.get((bucket, key))
@@ -116,7 +184,10 @@ class LocalView:
                     follower.tell(obj)
 
     def _tell(self, summaries: Sequence[tuple[GVR, ViewSummary]], event: Event) -> None:
+        previous = event.previous
         for gvr, summary in summaries:
+            if previous is not None and previous.is_packed and isinstance(summary, RestingSummary):
+                summary.end_rest(gvr, stored.load_outline(previous))
             if event.type is EventType.PUT:
                 summary.put(gvr, self._parse(event.record))
             else:

@@ -23,7 +23,7 @@ class OwnerIndex:
         """Owner's uid to its dependents; True if it is their controller."""
         for bucket in store.buckets():
             for record in store.scan(bucket):
-                self._add(stored.peek_owners(record.value), (bucket, record.name))
+                self._add(stored.owners_of(record), (bucket, record.name))
         self._end: Callable[[], None] = store.subscribe(self._follow)
 
     def dependents(self, uid: str) -> Sequence[Place]:
@@ -50,11 +50,6 @@ class OwnerIndex:
 
     def has_dependents(self, uid: str) -> bool:
         return uid in self._dependents
-
-    def places(self) -> Iterable[Place]:
-        """Every record with an owner; some more than once."""
-        for places in tuple(self._dependents.values()):
-            yield from tuple(places)
 
     def close(self) -> None:
         self._end()

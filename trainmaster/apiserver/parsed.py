@@ -35,8 +35,10 @@ class ParsedObjects:
         memo: stored.RecordMemo | None = record.memo
         if memo is not None and memo.obj is not None:
             return memo.obj
-        memo = stored.memo_of(record)
-        obj = memo.obj = stored.parse(record.value)
+        obj = stored.parse(record.value)
+        if memo is None:
+            memo = record.memo = stored.RecordMemo(obj["metadata"].get("labels") or stored.NO_LABELS)
+        memo.obj = obj
         self.note(record)
         return obj
 
@@ -51,10 +53,10 @@ class ParsedObjects:
     def note(self, record: StoredRecord) -> None:
         """Called when an object is attached to the record."""
         self._records.append(record)
-        self._bytes += len(record.value)
+        self._bytes += record.size
         while len(self._records) > _LIMIT or self._bytes > _LIMIT_BYTES:
             oldest = self._records.popleft()
-            self._bytes -= len(oldest.value)
+            self._bytes -= oldest.size
             stored.memo_of(oldest).obj = None
 
     @staticmethod

@@ -4,17 +4,22 @@
 A field before the first brace inside metadata can be found by a byte search; the `peek_` functions rely on that. At the
 start, indexes over 100,000 objects are built this way.
 
+Objects at rest are packed (`at_rest`). Functions that take a record read the note of a packed one instead of its value:
+the outline, with the metadata of `_OUTLINED` and the fields that indexes need. Objects that are being deleted are never
+packed.
+
 Names of records are "namespace/name", or "name" for cluster-scoped kinds.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import orjson
 
 from trainmaster.api.declaring.kinds import Kind
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.kit.untracked import untrack
 from trainmaster.store.contract import StoredRecord
 
@@ -37,6 +42,8 @@ _METADATA_ORDER = (
     "managedFields",
 )
 _TOP = ("apiVersion", "kind", "metadata")
+_OUTLINED = ("uid", "ownerReferences")
+_OUTLINE_START = b'{"metadata":{"uid":"'
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -82,6 +89,49 @@ def split_name(record: str) -> tuple[str, str]:
     return (namespace, name) if slash else ("", record)
 
 
+def dump_outline(obj: Object, more: Fields, due: float | None) -> bytes:
+    """The note of an object at rest. `more`: fields besides metadata."""
+    metadata = obj["metadata"]
+    outline = {"metadata": {name: metadata[name] for name in _OUTLINED if name in metadata}, **more}
+    return orjson.dumps(outline if due is None else {**outline, "due": due})
+
+
+def load_outline(record: StoredRecord) -> Object:
+    """The outline of a packed record, with its name."""
+    outline = parse(record.note or b"")
+    metadata = outline["metadata"]
+    namespace, metadata["name"] = split_name(record.name)
+    metadata["namespace"] = sys.intern(namespace)
+    return outline
+
+
+_DUE = b',"due":'
+
+
+def find_due(record: StoredRecord) -> float | None:
+    """When controllers have something to do for a packed object, as a Unix time."""
+    note = record.note or b""
+    found = note.rfind(_DUE)
+    return None if found < 0 else float(note[found + len(_DUE) : -1])
+
+
+def uid_of(record: StoredRecord) -> str:
+    note = record.note
+    if note is not None:
+        return note[len(_OUTLINE_START) : note.index(b'"', len(_OUTLINE_START))].decode()
+    memo: RecordMemo | None = record.memo
+    return peek_uid(record.value) if memo is None or memo.obj is None else str(memo.obj["metadata"]["uid"])
+
+
+def is_deleting(record: StoredRecord) -> bool:
+    if record.is_packed:
+        return False
+    memo: RecordMemo | None = record.memo
+    if memo is None or memo.obj is None:
+        return bool(peek_deletion(record.value))
+    return "deletionTimestamp" in memo.obj["metadata"]
+
+
 def peek_uid(value: bytes) -> str:
     return _peek(value, b'"uid":"')
 
@@ -93,6 +143,7 @@ def peek_deletion(value: bytes) -> str:
 
 _START = b'"metadata":{'
 _OWNERS = b'"ownerReferences":['
+_LABELS = b'"labels":{'
 
 
 def _end_of_plain(value: bytes) -> int:
@@ -138,6 +189,12 @@ def _slice_owners(value: bytes) -> bytes:
     return value[found : value.find(b'],"name":', found)]
 
 
+def _peek_labels(value: bytes) -> Mapping[str, str]:
+    if _LABELS not in value:
+        return NO_LABELS
+    return parse(value)["metadata"].get("labels") or NO_LABELS
+
+
 class RecordMemo:
     """Cached data about a record. Holds no reference to the record."""
 
@@ -156,19 +213,21 @@ class RecordMemo:
 def memo_of(record: StoredRecord) -> RecordMemo:
     memo: RecordMemo | None = record.memo
     if memo is None:
-        labels = NO_LABELS
-        if b'"labels":{' in record.value:
-            labels = parse(record.value)["metadata"].get("labels") or NO_LABELS
-        memo = record.memo = RecordMemo(labels)
+        memo = record.memo = RecordMemo(_peek_labels(record.value))
     return memo
 
 
 def labels_of(record: StoredRecord) -> Mapping[str, str]:
-    """The labels, parsed once per record."""
-    return memo_of(record).labels
+    """The labels, parsed once per record, or each time if it is packed: an outline with labels would be four times as
+    large."""
+    return memo_of(record).labels if not record.is_packed or record.memo is not None else _peek_labels(record.value)
 
 
 def owners_of(record: StoredRecord) -> Sequence[Object]:
+    note = record.note
+    if note is not None:
+        owners: Sequence[Object] = parse(note)["metadata"]["ownerReferences"] if _OWNERS in note else ()
+        return owners
     memo: RecordMemo | None = record.memo
     if memo is None or memo.obj is None:
         return peek_owners(record.value)

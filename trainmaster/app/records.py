@@ -107,6 +107,7 @@ async def running_history(
             find_deleter=witness.find,
             limits=limits,
         )
+        keeper.resting = view
         declare_history(metrics, keeper)
         async with Scope("history.events") as scope, keeper.running():
             scope.spawn_forever(gather.follow(), name="history.events")

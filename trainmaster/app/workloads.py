@@ -29,7 +29,7 @@ from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.job.reconciler import build_controller as build_job_controller
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOB_SET
 from trainmaster.controllers.lifecycle import census, derived, limits, retention
-from trainmaster.controllers.lifecycle.contract import LifecycleContext
+from trainmaster.controllers.lifecycle.contract import HistoryLedger, LifecycleContext
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.controllers.trainjob.reconciler import build_controller as build_trainjob_controller
@@ -45,6 +45,7 @@ from trainmaster.history import logs
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
+from trainmaster.kit.scopes import Scope
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.devices.gpus import Inventory
 from trainmaster.node.disk.bundle_cleanup import BundleCleanup
@@ -59,7 +60,8 @@ from trainmaster.shim.sandbox.egress import LAN
 
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
-CHAIN = (TRAIN_JOB, *V1_JOBS, JOB_SET, JOB, SCHEDULER, CLAIMS, VOLUMES)
+JOBS = (TRAIN_JOB, *V1_JOBS, JOB_SET, JOB)
+CHAIN = (*JOBS, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
 """All controllers, without a history and with default settings."""
 
@@ -96,7 +98,8 @@ async def running_workloads(
     recorder = EventRecorder(client, clock, apply=apply_in_one(client))
     node = await _build_node(home, settings, environ)
     shape = build_shape(settings.node, node.level)
-    census.declare(metrics, view.summary(census.Census), clock)
+    jobs = view.summary(census.Census)
+    census.declare(metrics, jobs, clock)
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
     registry.state.admission.add(witness)
@@ -118,21 +121,37 @@ async def running_workloads(
                 clock=clock,
                 metrics=metrics,
                 effects={retention.ARCHIVE: history.archive},
+                settled=registry.store.settled_revision,
             )
             async with (
+                Scope("at-rest") as scope,
                 running_keeper(client, recorder, clock, shape, home.root, inventory) as keeper,
                 manager.running(),
                 NodeAgent(
-                    client, recorder, clock, replace(node, note_short_disk=keeper.note_short_disk)
+                    client, recorder, clock, replace(node, note_short_disk=keeper.note_short_disk), view
                 ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 BundleCleanup(client, clock, home.bundles, home.history).running(),
             ):
+                scope.spawn(jobs.count_at_rest(view.list_outlines), name="at-rest.count")
+                scope.spawn_forever(_pack(registry, view, history, manager, clock), name="at-rest.pack")
                 if damage:
                     await keeper.warn("StoreDamaged", damage)
                 yield agent
     finally:
         view.close()
+
+
+async def _pack(
+    registry: ObjectRegistry, view: LocalView, history: HistoryLedger, manager: Manager, clock: Clock
+) -> None:
+    """Packs objects at rest; runs forever."""
+    await clock.sleep(60.0)
+    # Not needed for a start.
+    from trainmaster.apiserver.at_rest import ObjectPacking  # noqa: PLC0415
+    from trainmaster.controllers.lifecycle.at_rest import RestRules  # noqa: PLC0415
+
+    await ObjectPacking(registry, clock, RestRules(view, JOBS, history), lambda: manager.is_settled).run()
 
 
 def _list_kept(home: Home, namespace: str) -> list[Path]:

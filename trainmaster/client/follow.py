@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
-from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
+from trainmaster.client.contract import ListOptions, ObjectList, WatchEvent, WatchOptions, WatchStream
+from trainmaster.client.view import RestingView
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock
 
@@ -24,8 +25,31 @@ Change = Callable[[WatchEvent], Awaitable[None]]
 Trouble = Callable[[StatusError | OSError], None]
 
 
+class ListWatch(Protocol):
+    """The part of a client that is needed here."""
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ...) -> ObjectList: ...
+
+    def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = ...) -> WatchStream: ...
+
+
+class ActiveObjects:
+    """A client that does not list objects at rest. Ignores selectors of lists."""
+
+    def __init__(
+        self, client: ListWatch, view: RestingView, is_wanted: Callable[[Object], bool] = lambda obj: True
+    ) -> None:
+        self.watch = client.watch
+        self._view = view
+        self._is_wanted = is_wanted
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions | None = None) -> ObjectList:
+        page = await self._view.list_active(gvr, namespace)
+        return ObjectList([item for item in page.items if self._is_wanted(item)], page.resource_version)
+
+
 async def follow(
-    client: Client,
+    client: ListWatch,
     clock: Clock,
     gvr: GVR,
     begin: Begin,

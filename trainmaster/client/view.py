@@ -6,10 +6,11 @@ which tests simulate. Objects are shared: never modify what a view returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.client.contract import ObjectList
 
 
 class View(Protocol):
@@ -31,13 +32,25 @@ class ViewSummary(Protocol):
 
     It is fed with every existing object and then with every change. `put` may repeat a known object or update it; it
     never raises.
+
+    Of existing objects at rest (`controllers.lifecycle.at_rest`) it gets the outlines, if it counts them at all.
     """
 
     gvrs: ClassVar[tuple[GVR, ...]]
+    counts_at_rest: ClassVar[bool]
 
     def put(self, gvr: GVR, obj: Object) -> None: ...
 
     def drop(self, gvr: GVR, namespace: str, name: str) -> None: ...
+
+
+@runtime_checkable
+class RestingSummary(Protocol):
+    """A summary that keeps nothing of single objects at rest."""
+
+    def end_rest(self, gvr: GVR, outline: Object) -> None:
+        """Called before `put` or `drop` of an object that was at rest."""
+        ...
 
 
 S = TypeVar("S", bound=ViewSummary)
@@ -61,6 +74,18 @@ def summarize(view: View, build: Callable[[], S]) -> S:
         for obj in view.list(gvr):
             made.put(gvr, obj)
     return made
+
+
+class RestingView(Protocol):
+    """A view that lists objects at rest apart (`controllers.lifecycle.at_rest`)."""
+
+    async def list_active(self, gvr: GVR, namespace: str = "") -> ObjectList:
+        """The objects that are not at rest."""
+        ...
+
+    def list_at_rest(self, gvr: GVR) -> Iterator[tuple[str, str, str]]:
+        """(uid, namespace, name) of the others, as they are at the time of the call."""
+        ...
 
 
 @runtime_checkable

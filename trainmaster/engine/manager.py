@@ -60,7 +60,9 @@ class Manager:
         clock: Clock,
         metrics: Metrics | None = None,
         effects: Mapping[str, Perform] | None = None,
+        settled: int = 0,
     ) -> None:
+        """`settled`: the newest revision at which the controllers were idle in an earlier process."""
         self._controllers = tuple(controllers)
         self._view = view
         self._lags = isinstance(view, LaggingView)
@@ -69,6 +71,7 @@ class Manager:
         self._recorder = recorder
         self._clock = clock
         self._effects = effects or {}
+        self._settled = settled
         pace = QueuePace(in_turns=not self._lags)
         self._queues = {controller.name: WorkQueue[Request](clock, pace=pace) for controller in self._controllers}
         # Per controller, because each depends on different times of the same object.
@@ -86,6 +89,16 @@ class Manager:
     def is_idle(self) -> bool:
         """No request is queued or in progress; future wake-ups do not count."""
         return all(queue.is_idle for queue in self._queues.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Idle, and no pass for a change that fans out has failed or must go on: nothing would be lost if the server
+        were killed now and did not look at unchanged objects after that."""
+        return self.is_idle and all(
+            self._queues[controller.name].is_settled
+            for controller in self._controllers
+            if any(source.fans_out for source in controller.sources)
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +139,7 @@ class Manager:
         by_owner = {kind: [one for one in targets if one[1].owner in ("", kind)] for kind in owners}
         unowned = [one for one in targets if not one[1].owner]
 
-        view = self._view
+        view, settled = self._view, self._settled
 
         def notice(obj: Object) -> None:
             # An object without a controller may concern any of them.
@@ -137,6 +150,8 @@ class Manager:
                 chosen = [*chosen, *named.get((meta.get("namespace", ""), meta["name"]), ())]
             reports: dict[bool, bool] = {}
             for queue, source, own in chosen:
+                if source.fans_out and settled and int(obj["metadata"]["resourceVersion"]) <= settled:
+                    continue
                 for request in source.requests(view, obj):
                     delay = 0.0 if source.delay is wait_for_nothing else source.delay(view, obj)
                     if delay > 0:

@@ -51,6 +51,9 @@ class ChangeSource:
     requests: Mapper
     delay: Callable[[View, Object], float] = wait_for_nothing
     """Seconds before the pass. If a pass is expensive, it then handles many changes at once."""
+    fans_out: bool = False
+    """Whether a change may concern any number of objects. At the start, `requests` is not called for objects that have
+    not changed since the controllers were last idle."""
     owner: str = ""
     """If given, `requests` is not called for objects whose controller is of another kind. With many controllers of the
     same children, a change then costs as much as with one."""

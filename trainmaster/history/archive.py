@@ -50,6 +50,8 @@ WITHOUT ROWID;
 """Added after the first release of the format; an archive without it contains no progress reports."""
 _KINDS = "CREATE TABLE IF NOT EXISTS kinds (uid TEXT PRIMARY KEY, kind TEXT NOT NULL) WITHOUT ROWID;"
 """Of jobs that are not TrainJobs. Added later too; in an archive without it, all jobs are TrainJobs."""
+_KEPT = "CREATE INDEX IF NOT EXISTS jobs_by_deletion ON jobs (deleted, bytes);"
+"""So that a start need not read every record."""
 _TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"), ("kinds", "uid"))
 """Each with the column that identifies the TrainJob."""
 _COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
@@ -187,7 +189,7 @@ class Archive:
             clauses.append("finished < ?")
             values.append(wanted.before)
         if wanted.deleted is not None:
-            clauses.append("deleted != ''" if wanted.deleted else "deleted = ''")
+            clauses.append("deleted > ''" if wanted.deleted else "deleted = ''")
         query = f"SELECT {_COLUMNS}, {kind} FROM jobs WHERE {' AND '.join(clauses)}"
         query += " ORDER BY finished DESC, created DESC, uid"
         if wanted.limit:
@@ -236,8 +238,18 @@ class Archive:
             return bool(self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
 
     def list_open(self) -> dict[str, Object]:
+        """The last known state of existing jobs, by uid."""
         with _explained("read the archive"):
             return {uid: orjson.loads(raw) for uid, raw in self._connection.execute("SELECT uid, object FROM open")}
+
+    def list_open_uids(self) -> set[str]:
+        with _explained("read the archive"):
+            return {row[0] for row in self._connection.execute("SELECT uid FROM open")}
+
+    def find_open(self, uid: str) -> Object | None:
+        with _explained("read the archive"):
+            row = self._connection.execute("SELECT object FROM open WHERE uid = ?", (uid,)).fetchone()
+        return None if row is None else orjson.loads(row[0])
 
     def list_kept(self) -> set[str]:
         """Uids of records whose TrainJob still exists: the initial ledger."""
@@ -320,6 +332,7 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
         )
     connection.execute(_SERIES)
     connection.execute(_KINDS)
+    connection.execute(_KEPT)
 
 
 def _to_row(record: JobRecord) -> tuple[object, ...]:

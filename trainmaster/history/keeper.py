@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import orjson
@@ -25,7 +26,8 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, WatchEvent
-from trainmaster.client.follow import follow
+from trainmaster.client.follow import ActiveObjects, Begin, Change, Trouble, follow
+from trainmaster.client.view import RestingView
 from trainmaster.history import logs, purging, restores
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gathering import Gather
@@ -50,6 +52,7 @@ _NOTE_SECONDS = 1.0
 """How long storing the state of existing jobs is delayed."""
 _TRIM_SECONDS = 3600.0
 _BATCH = 64
+_SLICE = 256
 _MOST_POINTS = 100_000
 """The maximum held in memory while the disk cannot be written; the oldest are dropped."""
 _RETRY = BackoffPolicy(first=1.0, cap=5.0)
@@ -115,6 +118,8 @@ class Keeper:
         self._find_deleter = find_deleter
         self._limits = limits
         self._namespace = namespace
+        self.resting: RestingView | None = None
+        """Where jobs at rest are listed apart; set before it runs."""
         self._kept: set[str] = set()
         self._inherited: set[str] = set()
         """Uids of jobs archived by an earlier process that have not been seen yet."""
@@ -138,6 +143,8 @@ class Keeper:
         self._work = asyncio.Event()
         self._dirty = asyncio.Event()
         self._slots = asyncio.Semaphore(_BATCH)
+        self._at_rest: asyncio.Task[set[str]] | None = None
+        """Those at rest at the start, until jobs of all kinds have been listed."""
         self._scope: Scope
         self._thread = ThreadPoolExecutor(1, "history")
 
@@ -163,6 +170,7 @@ class Keeper:
         try:
             async with Scope("history") as scope:
                 self._scope = scope
+                self._at_rest = scope.spawn(self._list_resting(), name="history.at-rest")
                 scope.spawn_forever(self._write(), name="history.write")
                 scope.spawn_forever(self._note(), name="history.note")
                 scope.spawn_forever(self._trim(), name="history.trim")
@@ -253,15 +261,17 @@ class Keeper:
 
     async def _follow_jobs(self, model: type[TrainingJob]) -> None:
         async def begin(items: list[Object]) -> None:
-            present = {item["metadata"]["uid"] for item in items}
+            # Those at rest were archived long ago. At the start they are listed once for all kinds.
+            resting = await (self._list_resting() if self._at_rest is None else self._at_rest)
+            present = {item["metadata"]["uid"] for item in items} | resting
             vanished = await self._call(partial(self._list_vanished, model, present))
             for job in vanished:
                 await self._record_deletion(model(job), unseen=True)
             if self._restored is not None:
-                await self._reopen(list(map(model, items)))
+                await self._reopen(list(map(model, items)), resting)
             for item in items:
                 self._see(model(item))
-            await self._finish_restore(model)
+            await self._finish_listing(model)
 
         async def change(event: WatchEvent) -> None:
             if event.type == "DELETED":
@@ -273,16 +283,32 @@ class Keeper:
                 self._see(model(event.object))
 
         trouble = partial(_report_trouble, model.gvr)
-        await follow(self._client, self._clock, model.gvr, begin, change, namespace=self._namespace, trouble=trouble)
+        await self._follow(model.gvr, begin, change, trouble)
 
-    async def _reopen(self, jobs: list[TrainingJob]) -> None:
+    async def _follow(self, gvr: GVR, begin: Begin, change: Change, trouble: Trouble) -> None:
+        source = self._client if self.resting is None else ActiveObjects(self._client, self.resting)
+        await follow(source, self._clock, gvr, begin, change, namespace=self._namespace, trouble=trouble)
+
+    async def _list_resting(self) -> set[str]:
+        """The uids of all jobs at rest now. In slices, because there may be very many."""
+        found: set[str] = set()
+        if self.resting is not None:
+            for uid, _, _ in chain(*[self.resting.list_at_rest(model.gvr) for model in self._models]):
+                found.add(uid)
+                if len(found) % _SLICE == 0:
+                    await asyncio.sleep(0)
+        return found
+
+    async def _reopen(self, jobs: list[TrainingJob], resting: set[str]) -> None:
         """After a restore: jobs that were deleted, or had ended, may exist again in an earlier state."""
-        ended = [job.uid for job in jobs if job.is_finished]
+        ended = [*resting, *(job.uid for job in jobs if job.is_finished)]
         await self._call(partial(self._archive.reopen, ended, [job.uid for job in jobs if not job.is_finished]))
         self._kept = await self._call(self._archive.list_kept)
 
-    async def _finish_restore(self, model: type[TrainingJob]) -> None:
+    async def _finish_listing(self, model: type[TrainingJob]) -> None:
         self._unlisted.discard(model)
+        if not self._unlisted:
+            self._at_rest = None
         if self._restored is not None and not self._unlisted:
             await self._call(partial(restores.forget_restore, self._archive.directory))
             self._restored = None
@@ -290,13 +316,17 @@ class Keeper:
     def _list_vanished(self, model: type[TrainingJob], present: set[str]) -> list[Object]:
         """Deleted jobs of this kind, in their last known state: the stored one, which may be outdated, otherwise the
         one in the record."""
-        known = self._archive.list_open()
         # Later deletions are seen by the watch, so only records of an earlier process have to be checked.
-        records = [self._archive.find(uid) for uid in sorted(self._inherited - present - known.keys())]
-        known |= {record.uid: record.document["trainjob"] for record in records if record is not None}
-        gone = [job for uid, job in known.items() if uid not in present and isinstance(read_training_job(job), model)]
+        known = [self._find_last(uid) for uid in sorted((self._archive.list_open_uids() | self._inherited) - present)]
+        gone = [job for job in known if job is not None and isinstance(read_training_job(job), model)]
         self._inherited -= {*present, *(job["metadata"]["uid"] for job in gone)}
         return gone
+
+    def _find_last(self, uid: str) -> Object | None:
+        found = self._archive.find_open(uid)
+        if found is None and (record := self._archive.find(uid)) is not None:
+            found = record.document["trainjob"]
+        return found
 
     async def _follow_jobsets(self) -> None:
         async def begin(items: list[Object]) -> None:
@@ -307,8 +337,7 @@ class Keeper:
             if event.type != "DELETED":
                 self._see_jobset(event.object)
 
-        trouble = partial(_report_trouble, JOB_SETS)
-        await follow(self._client, self._clock, JOB_SETS, begin, change, namespace=self._namespace, trouble=trouble)
+        await self._follow(JOB_SETS, begin, change, partial(_report_trouble, JOB_SETS))
 
     def _see(self, job: TrainingJob) -> None:
         uid = job.uid
@@ -368,7 +397,10 @@ class Keeper:
         deletion = self._describe_deletion(job, unseen=unseen)
         gaps = (restores.UNSEEN if self._restored else UNSEEN,) if unseen else ()
         try:
-            sources = await self._gather(job.raw, self._below.pop(uid, ()))
+            below: Collection[str] = self._below.pop(uid, ())
+            if not below:
+                below = await self._call(partial(self._archive.list_jobsets, uid))
+            sources = await self._gather(job.raw, below)
         except (StatusError, OSError) as error:
             # The last state of the job is known; its children may be deleted while the server does not answer.
             sources = RecordSources(job.raw, gaps=(f"what belonged to it could not be read: {error}",))

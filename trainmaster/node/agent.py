@@ -20,6 +20,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchEvent, WriteOptions
 from trainmaster.client.follow import follow
+from trainmaster.client.view import RestingView
 from trainmaster.engine.events import Recorder
 from trainmaster.engine.queue import WorkQueue
 from trainmaster.history.lost_files import describe_lost
@@ -33,10 +34,6 @@ from trainmaster.node.disk.usage import DiskUsage
 from trainmaster.node.disk.write_pacing import WritePacer
 from trainmaster.node.host.pids_report import PidsReport
 from trainmaster.node.host.registration import register_node
-from trainmaster.node.images.catalogue import Images, ImageSettings
-from trainmaster.node.images.contract import Errands
-from trainmaster.node.images.environments import Environments, InstallLimits
-from trainmaster.node.launch.launcher import Announce, Exceeded, Launcher, LaunchSettings
 from trainmaster.node.launch.sandboxes import name_tenant_group
 from trainmaster.node.logs.end_signal import EndSignal
 from trainmaster.node.logs.inotify import Inotify
@@ -51,13 +48,13 @@ from trainmaster.node.network.leases import NetworkLeases, name_home
 from trainmaster.node.network.service_names import ServiceNames
 from trainmaster.node.performing import REPORTER, Performer
 from trainmaster.node.recovery import note_ended, note_lost, read_time
-from trainmaster.node.runner import NodeSettings, PodRunner
+from trainmaster.node.runner import NodeSettings, PodRunner, build_launcher
 from trainmaster.node.shims.access import ShimAccess
 from trainmaster.node.shims.errands import ErrandRunner
 from trainmaster.node.shims.link import ShimError
 from trainmaster.node.shims.supervisor import AttemptEnded, Began, Lost, ShimEvent, Supervisor
 from trainmaster.node.status import StatusFacts, build_status
-from trainmaster.node.tracked import TrackedPod, track
+from trainmaster.node.tracked import RestingPods, TrackedPod, track
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import PLAIN
 from trainmaster.shim.sandbox.cgroups import read_hierarchies
@@ -84,11 +81,20 @@ _OWN_FIELDS = (
 
 
 class NodeAgent:
-    def __init__(self, client: Client, recorder: Recorder, clock: Clock, settings: NodeSettings) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        clock: Clock,
+        settings: NodeSettings,
+        resting: RestingView | None = None,
+    ) -> None:
+        """`resting`: where Pods at rest are listed apart."""
         self._client = client
         self._clock = clock
         self._settings = settings
         self._pods: dict[str, TrackedPod] = {}
+        self._resting = RestingPods(resting, settings.name)
         self._expected: dict[str, TrackedPod] | None = {}
         """Pods whose logs are followed before the first list of Pods has arrived; None after that."""
         self._leaving: dict[str, set[str]] = {}
@@ -168,14 +174,15 @@ class NodeAgent:
             self._take(Pod(event.object), gone=event.type == "DELETED")
 
         selector = f"spec.nodeName={self._settings.name}"
-        await follow(self._client, self._clock, PODS, self._take_all, change, field_selector=selector)
+        source = self._resting.choose_source(self._client)
+        await follow(source, self._clock, PODS, self._take_all, change, field_selector=selector)
 
     async def _take_all(self, items: list[Object]) -> None:
         """Handles a complete list, at the start and after a gap: Pods that are not in it are gone, and are cleaned up.
 
         Clean-up comes first, so that no new Pod of a gang starts beside processes of an old one.
         """
-        present = {obj["metadata"]["uid"] for obj in items}
+        present = {obj["metadata"]["uid"] for obj in items} | await self._resting.load()
         for uid, pod in tuple(self._pods.items()):
             if uid not in present:
                 self._take(pod.obj, gone=True)
@@ -192,17 +199,18 @@ class NodeAgent:
         if obj.is_mirror:
             return  # it only mirrors something that runs elsewhere
         uid = obj.uid
+        rested = self._resting.drop(uid)
         known = self._pods.get(uid) or (self._expected or {}).pop(uid, None)
         if known is None:
-            if gone:
+            if gone and not rested:
                 return
-            self._pods[uid] = track(obj)
+            known = track(obj)
         else:
-            self._pods[uid] = known
             known.take(obj)
-            known.gone = known.gone or gone
-            if gone:
-                self._leaving.setdefault(known.gang, set()).add(uid)
+        self._pods[uid] = known
+        known.gone = known.gone or gone
+        if gone:
+            self._leaving.setdefault(known.gang, set()).add(uid)
         self._names.note(obj)
         self._queue.add(uid)
 
@@ -259,7 +267,8 @@ class NodeAgent:
 
     async def _list_guarded(self) -> list[GuardedPod]:
         """Pods as the storage guard sees them."""
-        found = []
+        resting = self._resting.list()
+        found = [GuardedPod(pod, f"{self._settings.root}/{pod.uid}", is_over=True) for pod in resting]
         for pod in tuple(self._pods.values()):
             directory = str(self._settings.root / pod.uid)
             workload = await self._workloads.resolve(pod.obj.raw)
@@ -277,7 +286,7 @@ class NodeAgent:
 
     async def _drop_scratch(self, uid: str) -> None:
         pod = self._pods.get(uid)
-        if pod is not None and pod.is_settled:
+        if (pod is not None and pod.is_settled) or uid in self._resting:
             await self.runner.drop_scratch(uid)
 
     async def _list_kept(self, namespace: str) -> list[str]:
@@ -471,29 +480,3 @@ class NodeAgent:
             for other in self._pods.values():
                 if other.gang == gone.gang and other is not gone:
                     self._queue.add(other.uid)
-
-
-def build_launcher(
-    client: Client,
-    workloads: Workloads,
-    clock: Clock,
-    settings: NodeSettings,
-    exceeded: Exceeded,
-    errands: Errands,
-    announce: Announce,
-    usage: DiskUsage,
-) -> Launcher:
-    images = ImageSettings(
-        root=settings.environments,
-        prefix=settings.python_prefix,
-        gangs=settings.gangs,
-    )
-    launch = LaunchSettings(
-        claims=settings.claims,
-        host_paths=settings.host_paths,
-        bundles=settings.bundles,
-    )
-    limits = InstallLimits(space=settings.packages_mib << 20, host_paths=settings.host_paths)
-    environments = Environments(images.root, settings.environ, clock, errands, limits)
-    found = Images(client, images, workloads, environments)
-    return Launcher(client, clock, launch, found, exceeded, usage, announce)

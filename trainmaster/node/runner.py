@@ -19,6 +19,7 @@ from typing import TypeAlias
 import orjson
 
 from trainmaster import checkpoint
+from trainmaster.client.contract import Client
 from trainmaster.history.lost_files import LostFiles
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
@@ -29,10 +30,14 @@ from trainmaster.node.caches.mirror import CacheMirror
 from trainmaster.node.caches.sources import list_sources
 from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
 from trainmaster.node.disk.results import Results
+from trainmaster.node.disk.usage import DiskUsage
 from trainmaster.node.fields import find_refusal
+from trainmaster.node.images.catalogue import Images, ImageSettings
+from trainmaster.node.images.contract import Errands
+from trainmaster.node.images.environments import Environments, InstallLimits
 from trainmaster.node.launch.containers import INSIDE, build_container
 from trainmaster.node.launch.contract import LaunchError, Prepared
-from trainmaster.node.launch.launcher import Launcher
+from trainmaster.node.launch.launcher import Announce, Exceeded, Launcher, LaunchSettings
 from trainmaster.node.machine.model import PodPlan
 from trainmaster.node.machine.outcome import RULES, RestartRules, end_pod
 from trainmaster.node.machine.state import Ending, Moment, PodState, make_state
@@ -45,6 +50,7 @@ from trainmaster.node.shims.link import ShimError, ShimGone
 from trainmaster.node.shims.supervisor import Supervisor, SupervisorError
 from trainmaster.node.shims.warm import OFF, WarmSettings, WarmZygote
 from trainmaster.node.shims.warm_starts import WarmStarts
+from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 from trainmaster.shim.trees import remove_tree
 
@@ -355,3 +361,29 @@ class PodRunner:
             return
         place = (directory / _PLACE_FILE).read_text()
         await asyncio.to_thread(self._settings.keep_logs, place, directory)
+
+
+def build_launcher(
+    client: Client,
+    workloads: Workloads,
+    clock: Clock,
+    settings: NodeSettings,
+    exceeded: Exceeded,
+    errands: Errands,
+    announce: Announce,
+    usage: DiskUsage,
+) -> Launcher:
+    images = ImageSettings(
+        root=settings.environments,
+        prefix=settings.python_prefix,
+        gangs=settings.gangs,
+    )
+    launch = LaunchSettings(
+        claims=settings.claims,
+        host_paths=settings.host_paths,
+        bundles=settings.bundles,
+    )
+    limits = InstallLimits(space=settings.packages_mib << 20, host_paths=settings.host_paths)
+    environments = Environments(images.root, settings.environ, clock, errands, limits)
+    found = Images(client, images, workloads, environments)
+    return Launcher(client, clock, launch, found, exceeded, usage, announce)

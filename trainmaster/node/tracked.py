@@ -7,9 +7,14 @@ once it is loaded.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from trainmaster.api.resources import PODS
+from trainmaster.client.contract import Client
+from trainmaster.client.follow import ActiveObjects, ListWatch
+from trainmaster.client.view import RestingView
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.node.logs.end_signal import EndSignal
 from trainmaster.node.machine.model import PodPlan, read_plan
@@ -17,6 +22,7 @@ from trainmaster.node.machine.state import ContainerStage, PodState
 from trainmaster.node.network.addresses import get_gang
 
 Change = Callable[[PodState], PodState]
+_SLICE = 256
 
 
 @dataclass(slots=True)
@@ -89,3 +95,43 @@ class TrackedPod:
 
 def track(obj: Pod) -> TrackedPod:
     return TrackedPod(obj, read_plan(obj))
+
+
+class RestingPods:
+    """Pods at rest: they finished and were settled in an earlier process. There may be very many. They are not followed
+    one by one; their directories stay, for their logs, until they are deleted."""
+
+    def __init__(self, view: RestingView | None, node: str) -> None:
+        self._view = view
+        self._node = node
+        self._names: dict[str, tuple[str, str]] = {}
+        """Uid to namespace and name."""
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._names
+
+    def list(self) -> list[Pod]:
+        """Without anything but their identity."""
+        return [
+            Pod({"metadata": {"uid": uid, "namespace": namespace, "name": name}})
+            for uid, (namespace, name) in self._names.items()
+        ]
+
+    def drop(self, uid: str) -> bool:
+        """Called when a Pod changes. Returns whether it was at rest."""
+        return self._names.pop(uid, None) is not None
+
+    async def load(self) -> set[str]:
+        """Reads which Pods are at rest. Returns their uids."""
+        self._names.clear()
+        for uid, namespace, name in () if self._view is None else self._view.list_at_rest(PODS):
+            self._names[uid] = (sys.intern(namespace), name)
+            if len(self._names) % _SLICE == 0:
+                await asyncio.sleep(0)
+        return set(self._names)
+
+    def choose_source(self, client: Client) -> ListWatch:
+        """A client that lists the other Pods of the node."""
+        if self._view is None:
+            return client
+        return ActiveObjects(client, self._view, lambda pod: bool(Pod(pod).spec.get("nodeName") == self._node))

@@ -16,6 +16,7 @@ import apsw
 
 from trainmaster.store import database, high_water
 from trainmaster.store.contract import StoreError
+from trainmaster.store.packing import Dictionaries, unpack
 from trainmaster.store.salvage import REVISION_JUMP
 from trainmaster.store.sqlite import SqliteStore
 
@@ -97,7 +98,13 @@ def read_bucket(source: Path, bucket: str) -> list[bytes]:
     with contextlib.closing(_open_backup(source)) as connection:
         rows = connection.execute("SELECT name, op, value FROM log WHERE bucket = ? ORDER BY rev", (bucket,))
         newest = {name: (op, value) for name, op, value in rows}
-    return [value for op, value in newest.values() if op == database.PUT]
+        packed = any(op == database.PACKED for op, _ in newest.values())
+        dictionaries = Dictionaries.read(connection) if packed else Dictionaries()
+    return [
+        unpack(value, dictionaries.get_of(value).value) if op == database.PACKED else value
+        for op, value in newest.values()
+        if op != database.DELETE
+    ]
 
 
 def _create(path: Path) -> apsw.Connection:

@@ -80,6 +80,9 @@ class StoredRecord:
 
     __slots__ = ("bucket", "created", "memo", "name", "revision", "value")
 
+    is_packed = False
+    """See `packing`."""
+
     def __init__(self, bucket: str, name: str, revision: int, created: int, value: bytes, memo: object = None) -> None:
         self.bucket = bucket
         self.name = name
@@ -89,6 +92,16 @@ class StoredRecord:
         """The revision of the write that created the key."""
         self.value = value
         self.memo: Any = memo
+
+    @property
+    def note(self) -> bytes | None:
+        """What was noted about the value when it was packed (`packing`); None if it is not packed."""
+        return None
+
+    @property
+    def size(self) -> int:
+        """The length of the value."""
+        return len(self.value)
 
 
 class EventType(Enum):
@@ -153,6 +166,11 @@ class Store(Protocol):
     @property
     def durable_revision(self) -> int: ...
 
+    @property
+    def settled_revision(self) -> int:
+        """The last revision given to `settle`, in this or in an earlier process."""
+        ...
+
     def get(self, bucket: str, name: str) -> StoredRecord | None: ...
 
     def get_all(self, bucket: str, names: Iterable[str]) -> Sequence[StoredRecord]:
@@ -213,6 +231,12 @@ class Store(Protocol):
     def subscribe(self, callback: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         """Calls back synchronously with the events of each transaction, before anything else runs (indexes, garbage
         collection). Returns a function that ends the subscription."""
+        ...
+
+    async def settle(self, revision: int, at_rest: Sequence[tuple[StoredRecord, bytes]]) -> None:
+        """Notes that everything that writes up to this revision gave cause to has been done, and packs records that
+        will hardly be read again, each with a note (`StoredRecord.note`). Their values stay readable. Raises NoSpace if
+        the disk is full; nothing has changed then."""
         ...
 
     def history(self, bucket: str) -> Iterator[Event]:

@@ -2,7 +2,9 @@
 
     log      one row per write, value included; `rev` is the revision and the row id, so writes append
     floors   per bucket, the revision up to which history may have been removed
-    meta     `revision`: never to be given out again up to here; `floor`: floor of every bucket without its own
+    meta     `revision`: never to be given out again up to here; `floor`: floor of every bucket without its own;
+             `settled`: see `contract.Store.settled_revision`
+    dictionaries   see `packing`
 
 The current state is the log replayed from oldest to newest; the index from key to revision is in memory only. Rows may
 be removed when the write that superseded them is below the floor, oldest first, and always together with the floor.
@@ -34,7 +36,8 @@ FRAME_BYTES = PAGE_BYTES + 24
 
 APPLICATION_ID = 0x544D5354
 """Identifies our files (`TMST`); other SQLite files are refused."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""2 added packed values; a file of version 1 is upgraded when it is opened."""
 
 _SCHEMA = """
 CREATE TABLE log (
@@ -49,9 +52,15 @@ CREATE TABLE floors (bucket TEXT PRIMARY KEY, rev INTEGER NOT NULL) WITHOUT ROWI
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO meta VALUES ('revision', 0), ('floor', 0);
 """
+_SCHEMA_2 = """
+CREATE TABLE dictionaries (number INTEGER PRIMARY KEY, bucket TEXT NOT NULL, value BLOB NOT NULL);
+INSERT INTO meta VALUES ('settled', 0);
+"""
 
-PUT = 1
 DELETE = 0
+PUT = 1
+PACKED = 2
+"""A PUT whose value was packed later."""
 
 
 @contextmanager
@@ -110,10 +119,13 @@ def connect(path: Path, *, synchronous: str = "FULL", vfs: str | None = None) ->
 
 
 def ensure_schema(connection: apsw.Connection) -> None:
-    if connection.pragma("user_version") == 0:
+    version = connection.pragma("user_version")
+    if version < SCHEMA_VERSION:
         with connection:
-            connection.execute(_SCHEMA)
-            connection.pragma("application_id", APPLICATION_ID)
+            if version == 0:
+                connection.execute(_SCHEMA)
+                connection.pragma("application_id", APPLICATION_ID)
+            connection.execute(_SCHEMA_2)
             connection.pragma("user_version", SCHEMA_VERSION)
 
 

@@ -17,13 +17,14 @@ from trainmaster.store import database
 from trainmaster.store.compaction import Garbage
 from trainmaster.store.contract import Event, EventType, StoredRecord
 from trainmaster.store.names import SortedNames
+from trainmaster.store.packing import Dictionaries, PackedRecord
 from trainmaster.store.state import Bucket, StoreState, WindowLimits
 from trainmaster.store.window import Window
 
 _Entry = tuple[EventType, StoredRecord, StoredRecord | None]
 
 
-def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> None:
+def load(connection: apsw.Connection, state: StoreState, garbage: Garbage, dictionaries: Dictionaries) -> None:
     """Fills an empty state. Raises apsw.CorruptError if the file is damaged."""
     floor = database.read_meta(connection, "floor")
     revision = database.read_meta(connection, "revision")
@@ -32,11 +33,13 @@ def load(connection: apsw.Connection, state: StoreState, garbage: Garbage) -> No
     with _paused_gc():
         for bucket, own_floor in connection.execute("SELECT bucket, rev FROM floors"):
             slots[bucket] = _Slot(bucket, Window(max(floor, own_floor), limits.events, limits.bytes))
-        revision = max(revision, _fold(connection, slots, Window(floor, limits.events, limits.bytes), garbage))
+        pattern = Window(floor, limits.events, limits.bytes)
+        revision = max(revision, _fold(connection, slots, pattern, garbage, dictionaries))
         for slot in slots.values():
             _fill_window(slot.held.window, slot.entries, limits, garbage)
             slot.held.names = SortedNames(slot.records)
     state.adopt({bucket: slot.held for bucket, slot in slots.items()}, revision=revision, floor=floor)
+    state.settled_revision = database.read_meta(connection, "settled")
 
 
 class _Slot:
@@ -52,11 +55,17 @@ class _Slot:
         """Writes above the floor: the window, and possibly more than fits."""
 
 
-def _fold(connection: apsw.Connection, slots: dict[str, _Slot], pattern: Window, garbage: Garbage) -> int:
+def _fold(
+    connection: apsw.Connection,
+    slots: dict[str, _Slot],
+    pattern: Window,
+    garbage: Garbage,
+    dictionaries: Dictionaries,
+) -> int:
     """Replays all rows into records and collects candidates for the windows. Returns the last revision."""
     revision = 0
     # Runs once per stored object at every start: local variables are faster than attributes.
-    put, delete, op_put = EventType.PUT, EventType.DELETE, database.PUT
+    put, delete, op_packed, get_dictionary = EventType.PUT, EventType.DELETE, database.PACKED, dictionaries.get_of
     query = "SELECT rev, bucket, name, op, created, value FROM log ORDER BY rev"
     for revision, bucket, name, op, created, value in connection.execute(query):
         slot = slots.get(bucket)
@@ -66,18 +75,22 @@ def _fold(connection: apsw.Connection, slots: dict[str, _Slot], pattern: Window,
         previous = slot.records.get(name)
         if previous is not None:
             name = previous.name
-        record = StoredRecord(slot.held.name, name, revision, created, value)
+        record: StoredRecord
+        if op == op_packed:
+            record = PackedRecord(slot.held.name, name, revision, created, value, get_dictionary(value))
+        else:
+            record = StoredRecord(slot.held.name, name, revision, created, value)
         untrack(record)
-        if op == op_put:
+        if op:
             slot.records[name] = record
         elif previous is not None:
             del slot.records[name]
         if revision > slot.floor:
-            slot.entries.append((put if op == op_put else delete, record, previous))
+            slot.entries.append((put if op else delete, record, previous))
             continue
         if previous is not None:
             garbage.add_row(previous.revision, bucket)
-        if op != op_put:
+        if not op:
             garbage.add_row(revision, bucket)
     return revision
 
@@ -86,7 +99,7 @@ def _fill_window(window: Window, entries: Sequence[_Entry], limits: WindowLimits
     size = 0
     start = len(entries)
     while start > 0 and len(entries) - start < limits.events:
-        size += len(entries[start - 1][1].value)
+        size += entries[start - 1][1].size
         if size > limits.bytes:
             break
         start -= 1

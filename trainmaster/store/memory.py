@@ -6,8 +6,11 @@ called, so that a test can act between a write and its commit.
 
 from __future__ import annotations
 
-from trainmaster.store.contract import StoreError
+from collections.abc import Sequence
+
+from trainmaster.store.contract import StoredRecord, StoreError
 from trainmaster.store.names import SortedNames
+from trainmaster.store.packing import pack_all
 from trainmaster.store.state import DEFAULT_LIMITS, Bucket, StoreState, WindowLimits
 from trainmaster.store.window import Window
 
@@ -34,6 +37,9 @@ class MemoryStore(StoreState):
         store = MemoryStore(self.limits)
         store.adopt(buckets, revision=self.revision, floor=self._floor)
         return store
+
+    async def settle(self, revision: int, at_rest: Sequence[tuple[StoredRecord, bytes]]) -> None:
+        self._replace(revision, pack_all(at_rest, self._dictionaries))
 
     def close(self) -> None:
         self._fail(StoreError("the store is closed"))

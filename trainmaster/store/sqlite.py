@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -32,10 +33,11 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope, finish
 from trainmaster.store import database, loading, salvage, spare, wal
 from trainmaster.store.compaction import SLICE_ROWS, Garbage, Slice, remove_rows
-from trainmaster.store.contract import Event, EventType, NoSpace, StoreError
+from trainmaster.store.contract import Event, EventType, NoSpace, StoredRecord, StoreError
 from trainmaster.store.damages import Damage
 from trainmaster.store.disk import SyncGauge, exit_process, is_full, measure_sync
 from trainmaster.store.high_water import Copied, HighWater
+from trainmaster.store.packing import Dictionaries, Packed, pack_all
 from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,9 @@ _RETRY_SECONDS = 0.25
 """Between two attempts to commit on a full disk."""
 _LAST_TRIES = 8
 """Attempts before a store is closed with uncommitted writes."""
+
+_DAMAGED = (apsw.CorruptError, LookupError, TypeError, ValueError, struct.error)
+"""What reading a damaged file raises; a page of zeros reads as null columns."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -135,8 +140,9 @@ class SqliteStore(StoreState):
         try:
             with suppress(apsw.FullError):
                 spare.end(self._connection)
-            loading.load(self._connection, self, self._garbage)
-        except (apsw.CorruptError, TypeError, ValueError) as error:  # a page of zeros reads as null columns
+            self._dictionaries = Dictionaries.read(self._connection)
+            loading.load(self._connection, self, self._garbage, self._dictionaries)
+        except _DAMAGED as error:
             raise database.damaged(self.directory / database.FILE, error) from error
         self._connection.set_wal_hook(self._note_wal)
         self._start_job(self._extend_log, lambda _: None, self._skip)
@@ -400,6 +406,31 @@ class SqliteStore(StoreState):
         if self._wal_pages:
             await self._wait_for_turn()
             await _shield(self._start_job(self._checkpoint_at_rest, lambda _: None, self._skip))
+
+    # Packing
+
+    async def settle(self, revision: int, at_rest: Sequence[tuple[StoredRecord, bytes]]) -> None:
+        await self._wait_for_turn()
+        work = partial(self._pack, revision, at_rest)
+        try:
+            await _shield(self._start_job(work, partial(self._replace, revision), self._skip))
+        except apsw.FullError as error:
+            raise NoSpace(f"no space left on the disk of {self.directory}") from error
+
+    def _pack(self, revision: int, at_rest: Sequence[tuple[StoredRecord, bytes]]) -> Packed:
+        """In the executor."""
+        packed = pack_all(at_rest, self._dictionaries)
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        with self._undone_on_error():
+            fresh = ((one.number, bucket, one.value) for bucket, one in packed.fresh.items())
+            connection.executemany("INSERT INTO dictionaries VALUES (?, ?, ?)", fresh)
+            rows = ((database.PACKED, value, record.revision) for record, value in packed.values)
+            connection.executemany("UPDATE log SET op = ?, value = ? WHERE rev = ?", rows)
+            connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'settled'", (revision,))
+            failpoints.hit("store.pack")
+            connection.execute("COMMIT")
+        return packed
 
 
 async def _shield(job: asyncio.Future[T]) -> T:

@@ -27,6 +27,7 @@ from trainmaster.kit import failpoints
 from trainmaster.kit.untracked import untrack
 from trainmaster.store.contract import ABSENT, Absent, Event, EventType, Mismatch, StoredRecord, StoreError
 from trainmaster.store.names import SortedNames, end_of_prefix
+from trainmaster.store.packing import Dictionaries, Packed, PackedRecord
 from trainmaster.store.window import BucketWatch, Window
 
 Subscriber = Callable[[Sequence[Event]], None]
@@ -77,6 +78,8 @@ class StoreState:
         self.limits = limits
         self._readable_revision = 0
         """Watchers had a chance to read up to here; windows are not trimmed above it."""
+        self.settled_revision = 0
+        self._dictionaries = Dictionaries()
         self._floor = 0
         """No bucket has history up to this revision (e.g. after a restore)."""
         self._buckets: dict[str, Bucket] = {}
@@ -141,7 +144,7 @@ class StoreState:
             self._sizes = {}
             for held in self._buckets.values():
                 for record in held.records.values():
-                    self._add_size(record.name, len(record.value))
+                    self._add_size(record.name, record.size)
         return self._sizes.get(namespace, 0)
 
     def _add_size(self, name: str, more: int) -> None:
@@ -259,6 +262,10 @@ class StoreState:
         """Called when `_pending` has grown; must make it durable soon."""
         raise NotImplementedError
 
+    async def settle(self, revision: int, at_rest: Sequence[tuple[StoredRecord, bytes]]) -> None:
+        """Must make it durable, and call `_replace`."""
+        raise NotImplementedError
+
     def _forget(self, events: Sequence[Event]) -> None:
         """Called with events that left the replay window; rows that only they needed may be removed."""
 
@@ -349,6 +356,19 @@ class StoreState:
             for watch in tuple(held.window.watches):
                 watch.close()
 
+    def _replace(self, settled: int, packed: Packed) -> None:
+        """Packed values are on disk: replaces their records."""
+        self.settled_revision = settled
+        for bucket, dictionary in packed.fresh.items():
+            self._dictionaries.add(bucket, dictionary)
+        for old, value in packed.values:
+            records = self._buckets[old.bucket].records
+            if records.get(old.name) is old:
+                dictionary = self._dictionaries.get_of(value)
+                new = PackedRecord(old.bucket, old.name, old.revision, old.created, value, dictionary)
+                untrack(new)
+                records[old.name] = new
+
     def _add_bucket(self, name: str) -> Bucket:
         window = Window(self._floor, self.limits.events, self.limits.bytes)
         held = self._buckets[name] = Bucket(name, window)
@@ -357,5 +377,5 @@ class StoreState:
 
 def _count_growth(event: Event) -> int:
     """By how many bytes the current values grew."""
-    before = len(event.previous.value) if event.previous is not None else 0
-    return (len(event.record.value) if event.type is EventType.PUT else 0) - before
+    before = event.previous.size if event.previous is not None else 0
+    return (event.record.size if event.type is EventType.PUT else 0) - before

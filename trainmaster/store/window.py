@@ -113,7 +113,7 @@ class Window:
 
 def _size_of(event: Event) -> int:
     # The previous record's value is counted by the event that wrote it.
-    return len(event.record.value)
+    return event.record.size
 
 
 class BucketWatch:

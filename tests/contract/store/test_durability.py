@@ -189,3 +189,47 @@ def test_deleted_keys_stay_deleted_after_compaction_and_restart(open_durable: Op
                 await asyncio.sleep(10)
 
     run_virtual(main())
+
+
+def test_packed_records_read_and_change_like_others(open_store: Opener) -> None:
+    values = {f"n{number}": b'{"text":"%s","number":%d}' % (b"the same " * 20, number) for number in range(8)}
+
+    async def main() -> None:
+        async with open_store() as store:
+            for name, value in values.items():
+                store.put("a", name, value)
+            await store.settle(store.revision, [(record, b"note") for record in store.scan("a")])
+            size = store.measure("a")
+            assert {record.name: record.value for record in store.scan("a")} == values
+            assert all(record.is_packed and record.note == b"note" for record in store.scan("a"))
+            assert [record.size for record in store.scan("a")] == list(map(len, values.values()))
+            watch = store.watch("a", 0)
+            assert [event.record.value for event in await read(watch, 8)] == list(values.values())
+            packed = store.get("a", "n0")
+            assert packed is not None and packed.revision == packed.created == 1
+            changed = store.put("a", "n0", b"new", expect=1)
+            assert (changed.created, changed.note, changed.is_packed) == (1, None, False)
+            (event,) = await read(watch, 1)
+            assert event.previous is packed and packed.value == values["n0"]
+            store.delete("a", "n1", b"gone")
+            assert store.measure("a") == size
+
+    run_virtual(main())
+
+
+def test_what_was_packed_and_settled_is_so_after_a_restart(open_store: Opener) -> None:
+    async def main() -> None:
+        async with open_store() as store:
+            for number in range(4):
+                store.put("a", f"n{number}", b"value %d" % number)
+            await store.settle(store.revision, [(record, record.name.encode()) for record in store.scan("a")[:3]])
+            store.put("a", "n1", b"new")
+            await store.durable(store.revision)
+            if isinstance(store, MemoryStore):
+                return
+        async with open_store() as store:
+            assert store.settled_revision == 4
+            found = [(record.value, record.note) for record in store.scan("a")]
+            assert found == [(b"value 0", b"n0"), (b"new", None), (b"value 2", b"n2"), (b"value 3", None)]
+
+    run_virtual(main())

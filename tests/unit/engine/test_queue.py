@@ -165,3 +165,24 @@ def test_a_wake_up_comes_within_a_minute_of_waking_from_a_sleep_of_the_machine()
             assert await waiting == "a"
 
     run_virtual(main())
+
+
+def test_a_queue_is_settled_when_nothing_is_to_be_retried_or_continued() -> None:
+    async def test(queue: WorkQueue[str], clock: VirtualClock) -> None:
+        def read() -> tuple[bool, bool]:
+            return queue.is_idle, queue.is_settled
+
+        queue.add_after("later", 100)
+        assert read() == (True, True)
+        queue.add_after("at once", 0.001)
+        assert read() == (True, False)
+        assert await queue.get() == "at once"
+        queue.retry("at once")
+        queue.done("at once")
+        assert read() == (True, False)
+        assert await queue.get() == "at once"
+        queue.forget("at once")
+        queue.done("at once")
+        assert read() == (True, True)
+
+    run(test)

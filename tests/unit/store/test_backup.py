@@ -8,7 +8,7 @@ import pytest
 
 from trainmaster.kit.scopes import Scope
 from trainmaster.store import database
-from trainmaster.store.backup import backup, restore
+from trainmaster.store.backup import backup, read_bucket, restore
 from trainmaster.store.contract import Compacted, Locked, Mismatch, NewerSchema, StoreError
 from trainmaster.store.salvage import REVISION_JUMP
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
@@ -26,6 +26,7 @@ async def _make_backup(home: Path, file: Path) -> dict[str, tuple[int, bytes]]:
         for number in range(100):
             store.put("a", f"n{number % 10}", b"%d" % number)
         store.delete("a", "n3", b"")
+        await store.settle(store.revision, [(record, b"") for record in store.scan("a")[:4]])
         await backup(store, file)
         return _records(store)
 
@@ -37,6 +38,8 @@ def test_a_restored_backup_holds_the_same_objects(tmp_path: Path) -> None:
         async with SqliteStore.open(tmp_path / "new", VirtualClock()) as store:
             assert _records(store) == want
             assert len(want) == 9
+            assert sum(record.is_packed for record in store.scan("a")) == 4
+        assert sorted(read_bucket(tmp_path / "copy", "a")) == sorted(value for _, value in want.values())
 
     run_virtual(main())
 

@@ -15,7 +15,7 @@ import pytest
 from trainmaster.kit import failpoints
 from trainmaster.store import database
 from trainmaster.store.compaction import Slice, remove_rows
-from trainmaster.store.contract import Locked, NewerSchema, StoreError
+from trainmaster.store.contract import Locked, NewerSchema, NoSpace, StoreError
 from trainmaster.store.disk import SyncGauge, measure_sync
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
 from trainmaster.store.state import WindowLimits
@@ -247,6 +247,38 @@ def test_a_failed_clean_up_of_the_file_is_fatal_too(tmp_path: Path, point: str) 
     with pytest.raises((StoreError, failpoints.Failpoint)):
         run_virtual(main())
     assert len(calls) == 1 and "input/output error" in calls[0]
+
+
+def test_a_full_disk_is_no_reason_to_end_when_records_are_packed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with SqliteStore.open(tmp_path, VirtualClock()) as store:
+            for number in range(50):
+                store.put("a", f"n{number}", os.urandom(2000))
+            await store.durable(store.revision)
+            most = await store.run_exclusive(lambda connection: connection.pragma("max_page_count", 1))
+            with pytest.raises(NoSpace, match="no space left"):
+                await store.settle(store.revision, [(record, bytes(9000)) for record in store.scan("a")])
+            assert store.settled_revision == 0 and not any(record.is_packed for record in store.scan("a"))
+            await store.run_exclusive(lambda connection: connection.pragma("max_page_count", most + 1000))
+            await store.settle(store.revision, [(record, b"") for record in store.scan("a")])
+            assert all(record.is_packed for record in store.scan("a"))
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff" * 40], ids=["empty", "unknown dictionary"])
+def test_a_damaged_packed_value_is_refused_with_advice(tmp_path: Path, value: bytes) -> None:
+    async def fill() -> None:
+        async with SqliteStore.open(tmp_path, VirtualClock()) as store:
+            store.put("a", "n", b"value")
+            await store.settle(store.revision, [(record, b"") for record in store.scan("a")])
+
+    run_virtual(fill())
+    connection = apsw.Connection(str(tmp_path / database.FILE))
+    connection.execute("UPDATE log SET value = ?", (value,))
+    connection.close()
+    with pytest.raises(StoreError, match=r"is damaged.*Restore a backup"):
+        run_virtual(_touch(tmp_path))
 
 
 def test_a_transaction_left_open_across_an_await_is_reported(tmp_path: Path) -> None:

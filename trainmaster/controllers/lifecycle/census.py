@@ -8,8 +8,9 @@ Kubeflow Trainer, counters start at 0 with the process; objects that exist at st
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar, NamedTuple
 
@@ -46,11 +47,12 @@ from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.models.training import COMPLETE, FAILED, RUNNING, SUSPENDED, TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
-from trainmaster.kit.clock import Clock, parse_time
+from trainmaster.kit.clock import Clock, format_time, parse_time
 from trainmaster.kit.metrics import Metrics
 
 PENDING, TERMINATING = "Pending", "Terminating"
 _GROUP = TRAIN_JOBS.group
+_SLICE = 64
 _MODELS = {model.gvr: model for model in TRAINING_KINDS.values()}
 _FRAMEWORKS = {framework.gvr: framework for framework in FRAMEWORKS}
 _TTLS = {controller.name for controller in retention.CONTROLLERS}
@@ -89,45 +91,71 @@ class CountedJob(NamedTuple):
         return self.state in (COMPLETE, FAILED)
 
 
+def _classify(gvr: GVR, job: TrainingJob) -> CountedJob:
+    runtime = find_runtime_ref(job) if isinstance(job, TrainJob) else ""
+    return CountedJob(gvr, find_state(job), job.namespace, runtime)
+
+
 class SeenJob(NamedTuple):
     uid: str
     restarts: int
     """Replaced Pods of a v1 job; 0 for a TrainJob, whose JobSet counts them."""
     counted: CountedJob
+    due: str
+    """When it will be deleted; "" if that is not known."""
 
 
 class Census:
     """Summary of a view."""
 
     gvrs: ClassVar[tuple[GVR, ...]] = tuple(_MODELS)
+    counts_at_rest: ClassVar[bool] = False
+    """They are counted after the start (`count_at_rest`)."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[GVR, str, str], SeenJob] = {}
         self._counts: Counter[CountedJob] = Counter()
-        self._due: dict[tuple[GVR, str, str], str] = {}
+        self._reached: dict[GVR, str] = {}
+        """The last job at rest that was counted. Single ones are not remembered, because there may be very many."""
         self.counters: Counters | None = None
         """None while the existing objects are read, because those are not counted as new."""
 
     def put(self, gvr: GVR, obj: Object) -> None:
         job = _MODELS[gvr](obj)
         place = (gvr, job.namespace, job.name)
-        runtime = find_runtime_ref(job) if isinstance(job, TrainJob) else ""
-        counted = CountedJob(gvr, find_state(job), job.namespace, runtime)
-        new, old = SeenJob(job.uid, job.read_attempts(None)[1], counted), self._seen.get(place)
+        counted = _classify(gvr, job)
+        due = read_text(job.retention, "deleteAt")
+        new, old = SeenJob(job.uid, job.read_attempts(None)[1], counted, due), self._seen.get(place)
+        known = old if old is not None and old.uid == new.uid else None
         if self.counters is not None:
-            self.counters.notice(job, new, old if old is not None and old.uid == new.uid else None)
-        moment = read_text(job.retention, "deleteAt")
-        if moment:
-            self._due[place] = moment
-        else:
-            self._due.pop(place, None)
+            self.counters.notice(job, new, known)
         if old is None or old.counted != counted:
             self._forget(old)
             self._counts[counted] += 1
         self._seen[place] = new
 
+    async def count_at_rest(self, outlines: Callable[[GVR], Iterable[Object]]) -> None:
+        """Counts the jobs at rest, in slices. `outlines`: those of a kind, in the order of "namespace/name"."""
+        for gvr in self.gvrs:
+            for number, outline in enumerate(outlines(gvr), 1):
+                job = _MODELS[gvr](outline)
+                self._reached[gvr] = f"{job.namespace}/{job.name}"
+                if (gvr, job.namespace, job.name) not in self._seen:
+                    self._counts[_classify(gvr, job)] += 1
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
+
+    def end_rest(self, gvr: GVR, outline: Object) -> None:
+        job = _MODELS[gvr](outline)
+        place = (gvr, job.namespace, job.name)
+        if place in self._seen:
+            return  # it has come to rest in this process
+        counted = _classify(gvr, job)
+        self._seen[place] = SeenJob(job.uid, 0, counted, "")
+        if f"{job.namespace}/{job.name}" > self._reached.get(gvr, ""):
+            self._counts[counted] += 1
+
     def drop(self, gvr: GVR, namespace: str, name: str) -> None:
-        self._due.pop((gvr, namespace, name), None)
         self._forget(self._seen.pop((gvr, namespace, name), None))
 
     def _forget(self, seen: SeenJob | None) -> None:
@@ -135,6 +163,10 @@ class Census:
             self._counts[seen.counted] -= 1
             if not self._counts[seen.counted]:
                 del self._counts[seen.counted]
+
+    def _count_overdue(self, now: datetime) -> Counter[GVR]:
+        moment = format_time(now)
+        return Counter(seen.counted.gvr for seen in self._seen.values() if seen.due and seen.due < moment)
 
     # TrainJobs
 
@@ -148,7 +180,7 @@ class Census:
         )
 
     def count_overdue(self, now: datetime) -> float:
-        return float(sum(parse_time(moment) < now for (gvr, *_), moment in self._due.items() if gvr == TRAIN_JOBS))
+        return float(self._count_overdue(now)[TRAIN_JOBS])
 
     # Jobs of the v1 kinds
 
@@ -168,13 +200,8 @@ class Census:
 
     def count_v1_overdue(self, now: datetime) -> Mapping[tuple[str, ...], float]:
         """All kinds, also those without such jobs."""
-        due = [(gvr, moment) for (gvr, *_), moment in self._due.items() if gvr in _FRAMEWORKS]
-        return _sum_up(
-            [
-                *(((framework.kind,), 0) for framework in FRAMEWORKS),
-                *(((_FRAMEWORKS[gvr].kind,), parse_time(moment) < now) for gvr, moment in due),
-            ]
-        )
+        counts = self._count_overdue(now)
+        return {(framework.kind,): float(counts[framework.gvr]) for framework in FRAMEWORKS}
 
 
 def _sum_up(numbers: Iterable[tuple[tuple[str, ...], int]]) -> Mapping[tuple[str, ...], float]:

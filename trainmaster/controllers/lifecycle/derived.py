@@ -32,6 +32,7 @@ class Users:
     """Summary of a view: how many TrainJobs refer to each TrainingRuntime."""
 
     gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
+    counts_at_rest: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._runtimes: dict[tuple[str, str], str] = {}

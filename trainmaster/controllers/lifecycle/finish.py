@@ -52,6 +52,7 @@ class FinishedByRuntime:
     TrainJobs are examined."""
 
     gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
+    counts_at_rest: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._runtimes: dict[Request, tuple[str, str]] = {}

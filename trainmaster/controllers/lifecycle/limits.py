@@ -84,7 +84,7 @@ def build_controller(context: LifecycleContext | None = None) -> Controller:
         reporter="trainmaster-lifecycle",
         sources=(
             *(ChangeSource(model.gvr, map_job) for model in context.models),
-            ChangeSource(CONFIG_MAPS, partial(map_policy, context), only=POLICY),
+            ChangeSource(CONFIG_MAPS, partial(map_policy, context), only=POLICY, fans_out=True),
         ),
     )
 

@@ -152,8 +152,8 @@ def build_controller(context: LifecycleContext | None = None, model: type[Traini
         reporter="trainmaster-lifecycle",
         sources=(
             ChangeSource(model.gvr, map_job),
-            *(ChangeSource(gvr, map_runtime) for gvr in _RUNTIMES if model is TrainJob),
-            ChangeSource(CONFIG_MAPS, partial(map_policy, model), only=POLICY),
+            *(ChangeSource(gvr, map_runtime, fans_out=True) for gvr in _RUNTIMES if model is TrainJob),
+            ChangeSource(CONFIG_MAPS, partial(map_policy, model), only=POLICY, fans_out=True),
         ),
     )
 

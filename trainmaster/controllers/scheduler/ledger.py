@@ -198,6 +198,7 @@ class Gang:
 
 class SchedulingLedger:
     gvrs: ClassVar[tuple[GVR, ...]] = (JOB_SETS, *V1_MODELS, PODS)
+    counts_at_rest: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._entries: dict[Place, LedgerEntry] = {}

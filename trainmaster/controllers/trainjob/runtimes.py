@@ -94,6 +94,7 @@ class MissingRuntimes:
     each startup would examine all TrainJobs."""
 
     gvrs: ClassVar[tuple[GVR, ...]] = (TRAIN_JOBS,)
+    counts_at_rest: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._wanted: dict[Request, tuple[str, str]] = {}

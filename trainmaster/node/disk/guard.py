@@ -201,8 +201,10 @@ class StorageGuard:
     ) -> list[PodUse]:
         uses = []
         for pod in pods:
+            if pod.is_over:
+                continue
             limit, request = read_amounts(pod.obj)
-            if pod.is_over or not (urgent or limit or pod.namespace in budgets):
+            if not (urgent or limit or pod.namespace in budgets):
                 continue
             own = await self._measure(pod.directory, urgent=urgent)
             whole = own

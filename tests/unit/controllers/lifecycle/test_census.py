@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.unit.controllers.world import World
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import conflict
 from trainmaster.api.v1jobs.frameworks import PYTORCH, TENSORFLOW
@@ -159,3 +159,28 @@ def test_a_refused_deletion_is_a_retry_and_one_that_worked_has_a_lateness() -> N
     assert 'trainmaster_cleanup_retries_total{controller="retention"} 1\n' in text
     assert 'trainmaster_trainjob_deletions_total{reason="ttl"} 1\n' in text
     assert "trainmaster_deletion_lateness_seconds_count 1\n" in text
+
+
+def test_jobs_at_rest_are_counted_once_whenever_they_change() -> None:
+    outlines = {}
+    for name in ("a", "b", "c"):
+        outlines[name] = make(condition="Complete")
+        outlines[name]["metadata"] = {"name": name, "namespace": "team", "uid": "u"}
+    census = Census()
+
+    def change(name: str) -> None:
+        census.end_rest(TRAIN_JOBS, outlines[name])
+        census.put(TRAIN_JOBS, outlines[name])
+
+    def read_slowly(gvr: GVR) -> Iterator[Object]:
+        if gvr == TRAIN_JOBS:
+            yield outlines["a"]
+            change("a")  # counted already
+            change("c")  # not counted yet, and no longer at rest
+            yield outlines["b"]
+
+    asyncio.run(census.count_at_rest(read_slowly))
+    assert census.count() == {("Complete", "team", REF): 3.0}
+    census.end_rest(TRAIN_JOBS, outlines["b"])
+    census.drop(TRAIN_JOBS, "team", "b")
+    assert census.count_finished() == {("team",): 2.0}
