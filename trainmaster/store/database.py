@@ -2,8 +2,8 @@
 
     log      one row per write, value included; `rev` is the revision and the row id, so writes append
     floors   per bucket, the revision up to which history may have been removed
-    meta     `revision`: never to be given out again up to here; `floor`: floor of every bucket without its own;
-             `settled`: see `contract.Store.settled_revision`
+    meta     `revision`: never to be given out again up to here; `floor`: floor of every bucket without its own
+    settled  one row: see `contract.Store.settled_revision`, and the version of the program that settled it
     dictionaries   see `packing`
 
 The current state is the log replayed from oldest to newest; the index from key to revision is in memory only. Rows may
@@ -54,7 +54,8 @@ INSERT INTO meta VALUES ('revision', 0), ('floor', 0);
 """
 _SCHEMA_2 = """
 CREATE TABLE dictionaries (number INTEGER PRIMARY KEY, bucket TEXT NOT NULL, value BLOB NOT NULL);
-INSERT INTO meta VALUES ('settled', 0);
+CREATE TABLE settled (rev INTEGER NOT NULL, version TEXT NOT NULL);
+INSERT INTO settled VALUES (0, '');
 """
 
 DELETE = 0
@@ -179,6 +180,14 @@ def read_meta(connection: apsw.Connection, key: str) -> int:
     value = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).get
     if not isinstance(value, int):
         raise apsw.CorruptError(f"{key} is missing in the table meta")
+    return value
+
+
+def read_settled(connection: apsw.Connection, version: str) -> int:
+    """0 if another version of the program has settled it."""
+    value = connection.execute("SELECT max(rev * (version = ?)) FROM settled", (version,)).get
+    if not isinstance(value, int):
+        raise apsw.CorruptError("the table settled is empty")
     return value
 
 

@@ -7,8 +7,9 @@ that were not removed yet become garbage again.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import apsw
 
@@ -17,15 +18,23 @@ from trainmaster.store import database
 from trainmaster.store.compaction import Garbage
 from trainmaster.store.contract import Event, EventType, StoredRecord
 from trainmaster.store.names import SortedNames
-from trainmaster.store.packing import Dictionaries, PackedRecord
+from trainmaster.store.packing import Dictionaries, PackedRecord, unpack
 from trainmaster.store.state import Bucket, StoreState, WindowLimits
 from trainmaster.store.window import Window
 
 _Entry = tuple[EventType, StoredRecord, StoredRecord | None]
+_Read = Callable[[str, str, int, int, bytes], StoredRecord]
 
 
-def load(connection: apsw.Connection, state: StoreState, garbage: Garbage, dictionaries: Dictionaries) -> None:
-    """Fills an empty state. Raises apsw.CorruptError if the file is damaged."""
+def load(
+    connection: apsw.Connection, state: StoreState, garbage: Garbage, dictionaries: Dictionaries, version: str
+) -> None:
+    """Fills an empty state. Raises apsw.CorruptError if the file is damaged.
+
+    What another version of the program has settled is not settled: this one may have something to do for objects that
+    were at rest. Their values are unpacked in memory.
+    """
+    settled = database.read_settled(connection, version)
     floor = database.read_meta(connection, "floor")
     revision = database.read_meta(connection, "revision")
     limits = state.limits
@@ -34,12 +43,13 @@ def load(connection: apsw.Connection, state: StoreState, garbage: Garbage, dicti
         for bucket, own_floor in connection.execute("SELECT bucket, rev FROM floors"):
             slots[bucket] = _Slot(bucket, Window(max(floor, own_floor), limits.events, limits.bytes))
         pattern = Window(floor, limits.events, limits.bytes)
-        revision = max(revision, _fold(connection, slots, pattern, garbage, dictionaries))
+        read = _read_packed if settled else _unpack
+        revision = max(revision, _fold(connection, slots, pattern, garbage, partial(read, dictionaries)))
         for slot in slots.values():
             _fill_window(slot.held.window, slot.entries, limits, garbage)
             slot.held.names = SortedNames(slot.records)
     state.adopt({bucket: slot.held for bucket, slot in slots.items()}, revision=revision, floor=floor)
-    state.settled_revision = database.read_meta(connection, "settled")
+    state.settled_revision = settled
 
 
 class _Slot:
@@ -60,12 +70,12 @@ def _fold(
     slots: dict[str, _Slot],
     pattern: Window,
     garbage: Garbage,
-    dictionaries: Dictionaries,
+    read_packed: _Read,
 ) -> int:
     """Replays all rows into records and collects candidates for the windows. Returns the last revision."""
     revision = 0
     # Runs once per stored object at every start: local variables are faster than attributes.
-    put, delete, op_packed, get_dictionary = EventType.PUT, EventType.DELETE, database.PACKED, dictionaries.get_of
+    put, delete, op_packed = EventType.PUT, EventType.DELETE, database.PACKED
     query = "SELECT rev, bucket, name, op, created, value FROM log ORDER BY rev"
     for revision, bucket, name, op, created, value in connection.execute(query):
         slot = slots.get(bucket)
@@ -75,11 +85,8 @@ def _fold(
         previous = slot.records.get(name)
         if previous is not None:
             name = previous.name
-        record: StoredRecord
-        if op == op_packed:
-            record = PackedRecord(slot.held.name, name, revision, created, value, get_dictionary(value))
-        else:
-            record = StoredRecord(slot.held.name, name, revision, created, value)
+        make = read_packed if op == op_packed else StoredRecord
+        record = make(slot.held.name, name, revision, created, value)
         untrack(record)
         if op:
             slot.records[name] = record
@@ -93,6 +100,16 @@ def _fold(
         if not op:
             garbage.add_row(revision, bucket)
     return revision
+
+
+def _read_packed(
+    known: Dictionaries, bucket: str, name: str, revision: int, created: int, value: bytes
+) -> StoredRecord:
+    return PackedRecord(bucket, name, revision, created, value, known.get_of(value))
+
+
+def _unpack(known: Dictionaries, bucket: str, name: str, revision: int, created: int, value: bytes) -> StoredRecord:
+    return StoredRecord(bucket, name, revision, created, unpack(value, known.get_of(value).value))
 
 
 def _fill_window(window: Window, entries: Sequence[_Entry], limits: WindowLimits, garbage: Garbage) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -39,6 +40,7 @@ from trainmaster.store.disk import SyncGauge, exit_process, is_full, measure_syn
 from trainmaster.store.high_water import Copied, HighWater
 from trainmaster.store.packing import Dictionaries, Packed, pack_all
 from trainmaster.store.state import DEFAULT_LIMITS, StoreState, WindowLimits
+from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ _RETRY_SECONDS = 0.25
 _LAST_TRIES = 8
 """Attempts before a store is closed with uncommitted writes."""
 
-_DAMAGED = (apsw.CorruptError, LookupError, TypeError, ValueError, struct.error)
+_DAMAGED = (apsw.CorruptError, LookupError, TypeError, ValueError, struct.error, zlib.error)
 """What reading a damaged file raises; a page of zeros reads as null columns."""
 
 _INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)"
@@ -78,6 +80,8 @@ class SqliteOptions:
     """Idle time after which the rest is compacted and checkpointed."""
     synchronous: str = "FULL"
     """FULL: an acknowledged write survives a power failure. NORMAL: it survives only a crash of the process."""
+    version: str = __version__
+    """Of the program (`loading.load`)."""
     vfs: str | None = None
     """SQLite's file layer; tests use one that loses unsynced data."""
     fatal: Callable[[str, BaseException], None] = exit_process
@@ -141,7 +145,7 @@ class SqliteStore(StoreState):
             with suppress(apsw.FullError):
                 spare.end(self._connection)
             self._dictionaries = Dictionaries.read(self._connection)
-            loading.load(self._connection, self, self._garbage, self._dictionaries)
+            loading.load(self._connection, self, self._garbage, self._dictionaries, self._options.version)
         except _DAMAGED as error:
             raise database.damaged(self.directory / database.FILE, error) from error
         self._connection.set_wal_hook(self._note_wal)
@@ -427,7 +431,7 @@ class SqliteStore(StoreState):
             connection.executemany("INSERT INTO dictionaries VALUES (?, ?, ?)", fresh)
             rows = ((database.PACKED, value, record.revision) for record, value in packed.values)
             connection.executemany("UPDATE log SET op = ?, value = ? WHERE rev = ?", rows)
-            connection.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'settled'", (revision,))
+            connection.execute("UPDATE settled SET rev = ?, version = ?", (revision, self._options.version))
             failpoints.hit("store.pack")
             connection.execute("COMMIT")
         return packed

@@ -177,8 +177,8 @@ def test_the_damage_is_found_once(home: Path) -> None:
 
 
 @pytest.mark.parametrize("frame", [1, -1])
-def test_a_damaged_log_that_was_copied_already_loses_nothing(tmp_path: Path, frame: int) -> None:
-    _write_and_die(tmp_path, checkpoint_pages=_WRITES)
+def test_a_damaged_log_that_was_copied_already_loses_nothing(tmp_path: Path, killed: Path, frame: int) -> None:
+    _write_and_die(tmp_path, checkpoint_pages=_find_last_frame(killed))
     last = _find_last_frame(tmp_path)
     mark = high_water.HighWater(tmp_path)
     copied = mark.read_copied()

@@ -266,6 +266,20 @@ def test_a_full_disk_is_no_reason_to_end_when_records_are_packed(tmp_path: Path)
     run_virtual(main())
 
 
+def test_what_another_version_has_settled_is_looked_at_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        for version, settled, note in (("1", 0, None), ("1", 2, b"1"), ("2", 0, None), ("2", 2, b"2"), ("1", 0, None)):
+            async with SqliteStore.open(tmp_path, VirtualClock(), SqliteOptions(version=version)) as store:
+                if not store.revision:
+                    store.put("a", "n", b"value" * 100)
+                    store.put("a", "m", b"value" * 100)
+                found = [(record.value, record.note) for record in store.scan("a")]
+                assert (store.settled_revision, found) == (settled, [(b"value" * 100, note)] * 2)
+                await store.settle(2, [(record, version.encode()) for record in store.scan("a")])
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("value", [b"", b"\xff" * 40], ids=["empty", "unknown dictionary"])
 def test_a_damaged_packed_value_is_refused_with_advice(tmp_path: Path, value: bytes) -> None:
     async def fill() -> None:
