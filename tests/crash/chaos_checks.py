@@ -1,16 +1,23 @@
 """What must hold at every moment of chaos, read from the machine and not from the server.
 
-`list_violations` looks at the ledger, at the processes and at the Pods' directories of one home. What it finds may be
-on its way out, so only what is still there some seconds later is a violation (`assert_sound`).
+`list_violations` looks at the ledger, the processes, the control groups and the Pods' directories of one home. What it
+finds may be on its way out, so only what is still there some seconds later is a violation (`assert_sound`).
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.crash.chaos_jobs import OVERLAP
+from trainmaster.node.network.leases import name_home
+from trainmaster.shim.processes import list_ancestors
+from trainmaster.shim.sandbox.cgroups import NODE_GROUP, read_hierarchies
+from trainmaster.shim.zygote import SPARES
 
 _PATIENCE = 20.0
 _CONTAINER_ID = b"TRAINMASTER_CONTAINER_ID="
@@ -54,15 +61,37 @@ def list_programs(mark: str) -> dict[int, str]:
     return found
 
 
+def list_groups(home: Path) -> list[tuple[str, str]]:
+    """Path and Pod uid, of all control groups of Pods of the home."""
+    prefix = f"{name_home(home / 'pods')}-"
+    paths = [path for base in read_hierarchies().bases for path in glob.glob(f"{base}/{NODE_GROUP}/{prefix}*")]
+    names = [(path, os.path.basename(path).removeprefix(prefix)) for path in paths]
+    return [(path, uid) for path, uid in names if not uid.startswith("tenant-")]
+
+
+def list_surplus(home: Path) -> list[str]:
+    """Shims and warm zygotes that a home without unfinished Pods does not have. It may have a warm zygote, and a zygote
+    of either kind may have spare shims."""
+    warm = find_named(home, "tm-warm")
+    parents = {*find_named(home, "tm-zygote"), *warm}
+    shims = [(pid, _read_parent(pid)) for pid in find_named(home, "tm-shim")]
+    spares = Counter(parent for _, parent in shims)
+    return [f"warm zygote {pid}" for pid in warm[1:]] + [
+        f"shim {pid} of {parent}" for pid, parent in shims if parent not in parents or spares[parent] > SPARES
+    ]
+
+
 def list_violations(home: Path, ledger: Path, mark: str) -> set[str]:
     found = set()
     for path in ledger.iterdir():
         lines = path.read_text().split()
         found |= {f"run twice: {path.name} {line}" for line, count in Counter(lines).items() if count > 1}
+        if OVERLAP in lines:
+            found.add(f"run twice at the same time: {path.name} {lines}")
+    owned = [(f"process {pid}", uid) for pid, uid in list_programs(mark).items()]
+    owned += [(f"group {path}", uid) for path, uid in list_groups(home)]
     found |= {
-        f"process {pid} outlived the directory of its Pod {uid}"
-        for pid, uid in list_programs(mark).items()
-        if not (home / "pods" / uid).exists()
+        f"{what} outlived the directory of its Pod {uid}" for what, uid in owned if not (home / "pods" / uid).exists()
     }
     zygotes = find_named(home, "tm-zygote")
     if len(zygotes) > 1:
@@ -95,3 +124,8 @@ def _read_name(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
+
+
+def _read_parent(pid: int) -> int:
+    """0 if it is gone."""
+    return next(iter(list_ancestors(pid)), 0)

@@ -1,7 +1,9 @@
 """Jobs for chaos: each kind ends in a known way, whatever happens to the control plane meanwhile.
 
 Every attempt of every container appends one line to the ledger, a directory of the machine: its id, which is
-`<pod uid>/<container>/<n>`. Two equal lines are a program that was run twice; a line too few is one that was lost.
+`<pod uid>/<container>/<n>`. Two equal lines are a program that was run twice; a line too few is one that was lost. All
+processes of an attempt hold a lock on its file of the ledger, one file per Pod or rank. An attempt that begins while
+anything of an earlier one still runs, also in another Pod of the same rank, writes OVERLAP.
 Some of the Pods start warm, in an environment whose torch is a stand-in that is imported in no time.
 """
 
@@ -22,14 +24,20 @@ SEEN = "/chaos"
 RUNTIME = "chaos"
 COLD_IMAGE, WARM_IMAGE = "python:3.11", "chaos/torch:1"
 GRANDCHILD = "sleep 98765"
-_NOTE = f'echo "$TRAINMASTER_CONTAINER_ID" >> {SEEN}/$NAME'
+OVERLAP = "overlap"
+_NOTE = f'exec 9>>{SEEN}/$NAME; flock -n 9 || echo {OVERLAP} >&9; echo "$TRAINMASTER_CONTAINER_ID" >&9'
 _COUNT = f"$(wc -l < {SEEN}/$NAME)"
 _DAEMON = "(setsid sleep 400 >/dev/null 2>&1 &)"
 _WARM_PROGRAM = f"""
-import os, subprocess, sys, time
-with open("{SEEN}/" + os.environ["NAME"], "a") as ledger:
-    ledger.write(os.getenv("TRAINMASTER_CONTAINER_ID") + "\\n")
-subprocess.Popen(["sleep", "400"], start_new_session=True)
+import fcntl, os, subprocess, sys, time
+ledger = open("{SEEN}/" + os.environ["NAME"], "a")
+try:
+    fcntl.flock(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    ledger.write("{OVERLAP}\\n")
+ledger.write(os.environ["TRAINMASTER_CONTAINER_ID"] + "\\n")
+ledger.flush()
+subprocess.Popen(["sleep", "400"], start_new_session=True, pass_fds=[ledger.fileno()])
 time.sleep(float(sys.argv[1]))
 sys.exit(int(sys.argv[2]))
 """
@@ -96,7 +104,7 @@ def _end_with_code(number: int, ledger: Path, mark: str) -> Job:
 
 def _restart_in_place(number: int, ledger: Path, mark: str) -> Job:
     name = f"again-{number}"
-    script = f"{_NOTE}; sleep 0.{number % 10}; [ {_COUNT} -ge 2 ] || exit 3"
+    script = f"{_NOTE}; {_DAEMON}; sleep 0.{number % 10}; [ {_COUNT} -ge 2 ] || exit 3"
     return _build_pod(
         name, script, ledger, mark, judge=lambda pod: _check_end(pod, 0, 1), attempts=(2, 2), restartPolicy="OnFailure"
     )
@@ -197,7 +205,7 @@ def _build_trainjob(name: str, script: str, want: str, attempts: dict[str, tuple
         found = find_condition(list_conditions(trainjob), want)
         assert found is not None and found["status"] == "True", (name, want, trainjob["status"])
 
-    first = f"NAME={name}-$JOB_COMPLETION_INDEX; {_NOTE}; {script}"
+    first = f"NAME={name}-$JOB_COMPLETION_INDEX; {_NOTE}; {_DAEMON}; {script}"
     body = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",

@@ -15,6 +15,7 @@ import pytest
 
 from tests.crash.chaos import Chaos
 from tests.support.leaks import nothing_left
+from trainmaster.node.network.leases import name_home
 from trainmaster.shim.protocol import FULL, PLAIN
 
 KILLS = int(os.environ.get("TRAINMASTER_CHAOS_KILLS", "8"))
@@ -33,10 +34,11 @@ def test_no_job_is_lost_or_run_twice_whatever_is_killed(tmp_path: Path, level: s
             await chaos.run(KILLS)
             await chaos.settle()
             await chaos.clear()
-        finally:
+        except BaseException:
             await chaos.abort()
+            raise
 
-    with nothing_left(chaos.mark), nothing_left(chaos.group_mark):
+    with nothing_left(chaos.mark), nothing_left(str(chaos.home)), nothing_left(name_home(chaos.home / "pods")):
         asyncio.run(main())
     assert chaos.count >= KILLS
     print(f"{level}: killed {dict(chaos.kills)}; {len(chaos.jobs)} jobs, {chaos.warm_starts} warm starts, seed {SEED}")
