@@ -7,7 +7,7 @@ the caller decides what that means. Used by `trainmaster explain`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import list_items, read_labels
@@ -49,8 +49,9 @@ class ListedView:
         ]
 
 
-async def fetch(client: Client, wanted: Mapping[GVR, str]) -> ListedView:
-    """`wanted`: kinds, each with the namespace to list, "" for all."""
+async def fetch(client: Client, wanted: Mapping[GVR, str], needed: Collection[GVR] = ()) -> ListedView:
+    """`wanted`: kinds, each with the namespace to list, "" for all. Once one of the `needed` kinds is missing, the
+    following ones are not listed."""
     objects: dict[GVR, Sequence[Object]] = {}
     missing: list[GVR] = []
 
@@ -67,6 +68,8 @@ async def fetch(client: Client, wanted: Mapping[GVR, str]) -> ListedView:
     async def work() -> None:
         for gvr, namespace in remaining:
             await take(gvr, namespace)
+            if any(one in needed for one in missing):
+                return
 
     await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
     return ListedView(objects, missing)

@@ -47,6 +47,13 @@ def test_all_kinds_are_listed_once_over_a_few_connections() -> None:
     assert [obj["metadata"]["name"] for obj in view.list(TRAIN_JOBS)] == ["trainjobs"]
 
 
+def test_nothing_more_is_listed_once_a_needed_kind_is_missing() -> None:
+    server = _Server({PODS: 403})
+    view = asyncio.run(fetch(cast(Client, server), WANTED, needed=(PODS,)))
+    assert view.missing == {PODS}
+    assert len(server.asked) < len(WANTED)
+
+
 def test_a_server_that_fails_is_not_taken_for_an_empty_one() -> None:
     with pytest.raises(StatusError):
         asyncio.run(fetch(cast(Client, _Server({JOBS: 500})), WANTED))

@@ -19,20 +19,19 @@ from trainmaster.client.contract import Client
 from trainmaster.client.listed import ListedView, fetch
 from trainmaster.jobs.kinds import TRAINING_KINDS
 
-_QUEUE = (PODS, JOB_SETS, JOBS)
-"""The kinds that determine the queue. The order of the queue is known only if they can be listed in all namespaces."""
+_QUEUE = (PODS, JOB_SETS, JOBS, CONFIG_MAPS)
+"""The kinds that determine the queue, which is known only if they can be listed in all namespaces. ConfigMaps contain
+the snapshots of runtimes and two policies of the installation."""
+_OF_NAMESPACE = (TRAINING_RUNTIMES, LIMIT_RANGES, RESOURCE_QUOTAS)
 
 
 async def collect(client: Client, namespace: str) -> ListedView:
     """Fetches everything that the explanation depends on. If the caller may not list all namespaces, only the given one
     is read, and the explanation contains no predictions."""
     jobs = [model.gvr for model in TRAINING_KINDS.values()]
-    wanted: dict[GVR, str] = dict.fromkeys((*jobs, *_QUEUE), "")
-    wanted |= {NODES: "", PRIORITY_CLASSES: "", CLUSTER_TRAINING_RUNTIMES: ""}
-    # ConfigMaps contain the snapshots of runtimes and two policies of the installation.
-    wanted |= {TRAINING_RUNTIMES: namespace, LIMIT_RANGES: namespace, RESOURCE_QUOTAS: namespace, CONFIG_MAPS: ""}
-    view = await fetch(client, wanted)
-    if not view.missing.issuperset(jobs) and not view.missing & {*_QUEUE, CONFIG_MAPS}:
+    wanted: dict[GVR, str] = dict.fromkeys((*_QUEUE, *jobs, NODES, PRIORITY_CLASSES, CLUSTER_TRAINING_RUNTIMES), "")
+    view = await fetch(client, {**wanted, **dict.fromkeys(_OF_NAMESPACE, namespace)}, needed=_QUEUE)
+    if not view.missing.issuperset(jobs) and view.missing.isdisjoint(_QUEUE):
         return view
-    own = dict.fromkeys((*jobs, *_QUEUE, TRAINING_RUNTIMES, CONFIG_MAPS, LIMIT_RANGES, RESOURCE_QUOTAS), namespace)
+    own = dict.fromkeys((*_QUEUE, *jobs, *_OF_NAMESPACE), namespace)
     return await fetch(client, {**own, CLUSTER_TRAINING_RUNTIMES: ""})
