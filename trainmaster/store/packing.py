@@ -12,11 +12,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import NamedTuple
-
-import apsw
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainmaster.store.contract import StoredRecord
+
+if TYPE_CHECKING:
+    import apsw
 
 _HEAD = Struct("<III")
 _RAW = -zlib.MAX_WBITS
