@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import EVENTS, NODES, PODS
 from trainmaster.client.contract import DeleteOptions
+from trainmaster.node.shims.supervisor import Supervisor
 from trainmaster.shim.processes import read_start_ticks
 
 pytestmark = pytest.mark.node
@@ -215,6 +217,37 @@ def test_what_a_pod_left_behind_is_swept_when_it_was_deleted_meanwhile(tmp_path:
         directory = tmp_path / "pods" / made["metadata"]["uid"]
         assert directory.exists()
         async with bench.running_agent(), asyncio.timeout(20):
+            while directory.exists():
+                await asyncio.sleep(0.01)
+
+    run(tmp_path, test)
+
+
+def test_a_process_that_cannot_be_ended_keeps_no_other_pod_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed, but it waits for a device: its control group cannot be removed, at the next start of the node either."""
+    close, stuck = Supervisor.close, set[str]()
+
+    async def close_unless_stuck(self: Supervisor, uid: str) -> None:
+        await close(self, uid)
+        if uid in stuck:
+            raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(Supervisor, "close", close_unless_stuck)
+
+    async def test(bench: Bench) -> None:
+        async with bench.running_agent():
+            made = await bench.create("while :; do sleep 0.01; done")
+            await bench.wait_for(has_phase("Running"))
+        await bench.client.delete(PODS, "p", "default", DeleteOptions(grace_seconds=0))
+        stuck.add(made["metadata"]["uid"])
+        directory = tmp_path / "pods" / made["metadata"]["uid"]
+        async with bench.running_agent(), asyncio.timeout(20):
+            await bench.create("true")
+            await bench.wait_for(has_phase("Succeeded"))
+            assert directory.exists()
+            stuck.clear()
             while directory.exists():
                 await asyncio.sleep(0.01)
 

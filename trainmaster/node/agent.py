@@ -99,6 +99,8 @@ class NodeAgent:
         """Pods whose logs are followed before the first list of Pods has arrived; None after that."""
         self._leaving: dict[str, set[str]] = {}
         """By gang: deleted Pods whose processes may still run."""
+        self._stuck: set[str] = set()
+        """Pods without an object whose killed processes the kernel has not ended yet."""
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._supervisor = Supervisor(settings.root, self._note, settings.level, settings.warm.budget)
         self._workloads = workloads = Workloads(client)
@@ -186,7 +188,9 @@ class NodeAgent:
         for uid, pod in tuple(self._pods.items()):
             if uid not in present:
                 self._take(pod.obj, gone=True)
-        await self.runner.sweep(present | set(self._pods) | self._errands.list_uids())
+        self._stuck = await self.runner.sweep(present | set(self._pods) | self._errands.list_uids())
+        for uid in self._stuck:
+            self._queue.add(uid)
         for obj in items:
             self._take(Pod(obj), gone=False)
         for pod in (self._expected or {}).values():
@@ -313,6 +317,9 @@ class NodeAgent:
                 if pod is not None:
                     with logs.context(pod=pod.plan.name, namespace=pod.plan.namespace):
                         await self._sync(pod)
+                elif uid in self._stuck:
+                    await self.runner.clear(uid)
+                    self._stuck.discard(uid)
                 self._queue.forget(uid)
             except (Conflict, NotFound):
                 self._queue.retry(uid)

@@ -8,6 +8,7 @@ that has begun.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -343,16 +344,32 @@ class PodRunner:
         await self.keep_outputs(uid)
         await self._supervisor.remove(uid)
 
-    async def sweep(self, known: set[str]) -> None:
-        """Removes what is left of Pods that were deleted while this node was not running."""
+    async def sweep(self, known: set[str]) -> set[str]:
+        """Removes what is left of Pods that were deleted while this node was not running. Returns the Pods with a
+        process that is killed but not gone, because it waits for a device or a file server: `clear` must be
+        repeated."""
+        stuck = set()
         for uid in self._supervisor.list_uids():
             if uid not in known:
-                log.info("stray pod directory removed", extra={"action": "node.swept", "uid": uid})
-                await self._supervisor.close(uid)
-                await self._launcher.release(Pod({"metadata": {"uid": uid}}))
-                await self._keep_logs(uid)
-                await self.keep_outputs(uid)
-                await self._supervisor.remove(uid)
+                try:
+                    await self.clear(uid)
+                except OSError as error:
+                    if error.errno != errno.EBUSY:
+                        raise
+                    log.warning(
+                        "stray pod not removed", extra={"action": "node.stuck", "uid": uid, "error": str(error)}
+                    )
+                    stuck.add(uid)
+        return stuck
+
+    async def clear(self, uid: str) -> None:
+        """Kills and removes what is left of a Pod whose object is gone."""
+        await self._supervisor.close(uid)
+        await self._launcher.release(Pod({"metadata": {"uid": uid}}))
+        await self._keep_logs(uid)
+        await self.keep_outputs(uid)
+        await self._supervisor.remove(uid)
+        log.info("stray pod directory removed", extra={"action": "node.swept", "uid": uid})
 
     async def _keep_logs(self, uid: str) -> None:
         """An error keeps the directory, and it is retried."""
