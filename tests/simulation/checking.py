@@ -8,28 +8,32 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tests.simulation.disk import Disk, SimStore
+from tests.simulation.patching import change_passes
 from tests.simulation.sharing import check_binding_plan
 from tests.simulation.steps import STEP_CHECKS, V1_BUCKETS, Memory, Step, remember
 from tests.simulation.v1_checks import check_v1_plan
 from tests.simulation.world import World
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.apiserver import stored
+from trainmaster.client.listed import ListedView
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.engine.controller import Controller
-from trainmaster.engine.plan import Plan
+from trainmaster.engine.plan import Plan, ReconcileInSteps
 from trainmaster.engine.request import Request
+from trainmaster.kit.steps import Steps
 from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import Event, EventType
 
 _V1_JOBS = {framework.kind: framework.gvr for framework in FRAMEWORKS}
 OWNERS = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS, "Job": JOBS, **_V1_JOBS}
 _TRAINING = (TRAIN_JOBS, *_V1_JOBS.values())
+_STEPPING = (JOBS, PODS)
+"""What passes in steps read."""
 TOO_BUSY = 2000
 TOO_MANY = 1500
 UNWATCHED = ("events",)
@@ -149,30 +153,49 @@ class Checker:
 
     def wrap(self, controller: Controller) -> Controller:
         """The controller, with checks of its plans."""
-        inner = controller.reconcile
+        takes_steps = controller.reconcile_in_steps is not None and self._world.weather.large
 
-        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal] = ()) -> Plan:
-            self._count_busy(f"a pass of {controller.name}")
-            self.memory.timers.look(controller.name, view, request, now.wall, self._world.loop.now)
-            self.memory.looks.look(controller.name, view, request)
-            try:
-                plan = inner(view, request, now, refusals)
-            except Exception as error:
-                where = traceback.extract_tb(error.__traceback__)[-1]
-                text = f"{controller.name} raises for {request}: {error!r} in {where.name} line {where.lineno}"
-                self._world.trace.violate("I14", text)
-                raise
-            self._check_plan(controller.name, view, plan)
-            if controller.name == "scheduler":
-                for message in check_binding_plan(view, plan):
-                    self._world.trace.violate("I17", message)
-            if controller.name in V1_BUCKETS and not refusals:
-                self.memory.timers.look_ahead(request, view, controller.kind, plan, now.wall, self._world.loop.now)
-                for number, message in check_v1_plan(controller.kind, view, request, plan):
-                    self._world.trace.violate(number, f"{controller.name} {message}")
-            return plan
+        def change(inner: ReconcileInSteps) -> ReconcileInSteps:
+            def run(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Steps[Plan]:
+                self._count_busy(f"a pass of {controller.name}")
+                self.memory.timers.look(controller.name, view, request, now.wall, self._world.loop.now)
+                self.memory.looks.look(controller.name, view, request)
+                # What others write between two steps is left to the next pass.
+                seen = (
+                    ListedView({gvr: view.list(gvr, request.namespace) for gvr in _STEPPING}) if takes_steps else view
+                )
+                try:
+                    plan = yield from inner(view, request, now, refusals)
+                except Exception as error:
+                    where = traceback.extract_tb(error.__traceback__)[-1]
+                    text = f"{controller.name} raises for {request}: {error!r} in {where.name} line {where.lineno}"
+                    self._world.trace.violate("I14", text)
+                    raise
+                self._check_pass(controller, seen, request, now, refusals, plan)
+                return plan
 
-        return replace(controller, reconcile=reconcile, reconcile_in_steps=None)
+            return run
+
+        return change_passes(controller, change)
+
+    def _check_pass(
+        self,
+        controller: Controller,
+        view: View,
+        request: Request,
+        now: Now,
+        refusals: Sequence[WriteRefusal],
+        plan: Plan,
+    ) -> None:
+        """`view`: as the pass saw it at its beginning."""
+        self._check_plan(controller.name, view, plan)
+        if controller.name == "scheduler":
+            for message in check_binding_plan(view, plan):
+                self._world.trace.violate("I17", message)
+        if controller.name in V1_BUCKETS and not refusals:
+            self.memory.timers.look_ahead(request, view, controller.kind, plan, now.wall, self._world.loop.now)
+            for number, message in check_v1_plan(controller.kind, view, request, plan):
+                self._world.trace.violate(number, f"{controller.name} {message}")
 
     def _check_plan(self, controller: str, view: View, plan: Plan) -> None:
         """No creates for a terminating owner, no changes of terminating objects, and deletes have a uid."""

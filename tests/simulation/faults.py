@@ -16,6 +16,8 @@ REFUSED, LOST_ANSWER, STALE = "refused", "lost answer", "stale view"
 FULL = "full disk"
 ARCHIVE_SITE = "retention: archive jobs"
 """Not a write to the API server, but one that must precede it."""
+STEP_SITE = "job: take the next step"
+"""Not a write: a pass over a large Job is interrupted."""
 FAULTS = {
     EMBEDDED: (CRASH_BEFORE, CRASH_AFTER),
     OPERATOR: (CRASH_BEFORE, CRASH_AFTER, REFUSED, LOST_ANSWER, STALE),
@@ -26,6 +28,8 @@ FAULTS = {
 def list_faults(site: str) -> tuple[str, ...]:
     """The faults that can hit a site, which has its mode as a prefix."""
     mode, _, name = site.partition(" ")
+    if name == STEP_SITE:
+        return (CRASH_BEFORE,)
     return (CRASH_BEFORE, CRASH_AFTER, FULL) if name == ARCHIVE_SITE else FAULTS[mode]
 
 
@@ -57,6 +61,8 @@ class FaultProfile:
     """Crashes follow each other quickly, also during recovery."""
     full: float = 0.0
     """Chance that the history's disk has no space at a write."""
+    large: bool = False
+    """Jobs are handled as if they had thousands of Pods (`interrupting`)."""
 
 
 def draw_weather(seed: int, random_: random.Random) -> FaultProfile:
@@ -79,4 +85,5 @@ def draw_weather(seed: int, random_: random.Random) -> FaultProfile:
         clock_steps=random_.choice((0, 0, 1, 2, 3)),
         hasty=random_.random() < 0.3,
         full=maybe(0.5, 0.5),
+        large=random_.random() < 0.5,
     )

@@ -10,30 +10,29 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from tests.simulation.node import SimNode
+from tests.simulation.patching import AttributePatch, ChangePasses, change_passes
 from trainmaster.api.labels import DEVICES
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, Patch, Write
+from trainmaster.controllers.job import facts
 from trainmaster.controllers.jobset import leftovers
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.manager import Manager
-from trainmaster.engine.plan import Plan, Reconcile
+from trainmaster.engine.plan import Plan, ReconcileInSteps
 from trainmaster.engine.queue import WorkQueue
+from trainmaster.kit.steps import Steps
 from trainmaster.kit.timeline import Now
 from trainmaster.store.contract import EventType, StoredRecord
 from trainmaster.store.state import StoreState
-
-Patched = tuple[Any, str, Callable[[Any], Any]]
-"""(class, attribute, function from the original to its replacement)."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class Planted:
     """The invariants that may detect it first."""
     controller: str | tuple[str, ...] = ""
     """The controllers whose reconcilers are changed."""
-    change: Callable[[Reconcile], Reconcile] | None = None
-    patches: tuple[Patched, ...] = ()
+    change: ChangePasses | None = None
+    patches: tuple[AttributePatch, ...] = ()
     seeds: int = 60
     """The number of seeds within which it must be detected."""
     first: int = 0
@@ -56,21 +55,7 @@ class Planted:
         if change is None:
             return controllers
         names = (self.controller,) if isinstance(self.controller, str) else self.controller
-        return [
-            replace(item, reconcile=change(item.reconcile), reconcile_in_steps=None) if item.name in names else item
-            for item in controllers
-        ]
-
-    @contextmanager
-    def patched(self) -> Iterator[None]:
-        originals = [(place, name, getattr(place, name)) for place, name, _ in self.patches]
-        for place, name, build in self.patches:
-            setattr(place, name, build(getattr(place, name)))
-        try:
-            yield
-        finally:
-            for place, name, original in originals:
-                setattr(place, name, original)
+        return [change_passes(item, change) if item.name in names else item for item in controllers]
 
 
 # Ways to change a reconciler
@@ -94,19 +79,19 @@ class ChangedView:
         return [self._change(gvr, obj) for obj in self._view.owned(gvr, namespace, owner_uid)]
 
 
-def show_changed(change: Callable[[GVR, Object], Object]) -> Callable[[Reconcile], Reconcile]:
-    def wrap(inner: Reconcile) -> Reconcile:
+def show_changed(change: Callable[[GVR, Object], Object]) -> ChangePasses:
+    def wrap(inner: ReconcileInSteps) -> ReconcileInSteps:
         return lambda view, request, now, refusals: inner(ChangedView(view, change), request, now, refusals)
 
     return wrap
 
 
-def rewrite(change: Callable[[Write], Write | None]) -> Callable[[Reconcile], Reconcile]:
+def rewrite(change: Callable[[Write], Write | None]) -> ChangePasses:
     """Changes every write of every plan; None leaves it out."""
 
-    def wrap(inner: Reconcile) -> Reconcile:
-        def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
-            plan = inner(view, request, now, refusals)
+    def wrap(inner: ReconcileInSteps) -> ReconcileInSteps:
+        def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
+            plan = yield from inner(view, request, now, refusals)
             writes = tuple(new for write in plan.writes if (new := change(write)) is not None)
             status = change(plan.status) if plan.status is not None else None
             assert status is None or isinstance(status, Patch)
@@ -129,8 +114,8 @@ class _FastClock(Now):
         return self._now.since(whose, what, stored) + self._seconds
 
 
-def hurry(seconds: float) -> Callable[[Reconcile], Reconcile]:
-    def wrap(inner: Reconcile) -> Reconcile:
+def hurry(seconds: float) -> ChangePasses:
+    def wrap(inner: ReconcileInSteps) -> ReconcileInSteps:
         return lambda view, request, now, refusals: inner(view, request, _FastClock(now, seconds), refusals)
 
     return wrap
@@ -170,8 +155,8 @@ class _Trainjobs:
     uid = ""
 
 
-def _forget_ownership(inner: Reconcile) -> Reconcile:
-    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
+def _forget_ownership(inner: ReconcileInSteps) -> ReconcileInSteps:
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
         trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
         _Trainjobs.uid = trainjob["metadata"]["uid"] if trainjob is not None else ""
         return inner(ChangedView(view, _own_by_name), request, now, refusals)
@@ -208,9 +193,9 @@ def _restart_for_ever(gvr: GVR, obj: Object) -> Object:
     return {**obj, "status": {**obj["status"], "restartsCountTowardsMax": 0}}
 
 
-def _write_the_time(inner: Reconcile) -> Reconcile:
-    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
-        plan = inner(view, request, now, refusals)
+def _write_the_time(inner: ReconcileInSteps) -> ReconcileInSteps:
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
+        plan = yield from inner(view, request, now, refusals)
         job = view.find(JOBS, request.namespace, request.name)
         if plan.all_writes or job is None or "deletionTimestamp" in job["metadata"]:
             return plan
@@ -220,12 +205,16 @@ def _write_the_time(inner: Reconcile) -> Reconcile:
     return reconcile
 
 
-def trust_the_wall_clock(inner: Reconcile) -> Reconcile:
+def trust_the_wall_clock(inner: ReconcileInSteps) -> ReconcileInSteps:
     return lambda view, request, now, refusals: inner(view, request, Now(now.wall), refusals)
 
 
-def forget_the_clock(inner: Reconcile) -> Reconcile:
-    return lambda view, request, now, refusals: replace(inner(view, request, now, refusals), requeue_after=None)
+def forget_the_clock(inner: ReconcileInSteps) -> ReconcileInSteps:
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
+        plan = yield from inner(view, request, now, refusals)
+        return replace(plan, requeue_after=None)
+
+    return reconcile
 
 
 def _delete_without_uid(write: Write) -> Write:
@@ -337,6 +326,17 @@ def _forget_the_version(write: Write) -> Write:
     return replace(write, patch={**write.patch, "metadata": head})
 
 
+def _remember_old_versions(original: Any) -> Any:
+    known: dict[str, facts.PodFacts] = {}
+
+    def read(self: facts.PodFactsMemo, job_uid: str, pods: Sequence[Object]) -> Steps[list[facts.PodFacts]]:
+        """Finds the facts of a large Job's Pods by their uid, whatever has changed since."""
+        found = yield from original(self, job_uid, pods)
+        return found if len(pods) <= facts.SMALL else [known.setdefault(one.uid, one) for one in found]
+
+    return read
+
+
 def see_no_lag(original: Any) -> Any:
     return lambda manager, controller, request: False
 
@@ -370,7 +370,9 @@ BUGS: tuple[Planted, ...] = (
         patches=((SimNode, "run", _start_again),),
         first=57,
     ),
-    Planted("forgets a request that comes during a pass", ("I9",), patches=((WorkQueue, "add", _forget_when_busy),)),
+    Planted(
+        "forgets a request that comes during a pass", ("I9", "I13"), patches=((WorkQueue, "add", _forget_when_busy),)
+    ),
     Planted(
         "collects Pods whose Job lives",
         ("I7",),
@@ -391,11 +393,16 @@ BUGS: tuple[Planted, ...] = (
     Planted("owns by name", ("I7", "I9"), "trainjob", _forget_ownership, seeds=200, first=56),
     Planted("makes a JobSet after the end", ("I8",), "trainjob", show_changed(_hide_verdict), seeds=200),
     Planted("forgets the verdict of a Job", ("I8", "I9", "I14"), "job", show_changed(_hide_job_verdict)),
+    Planted(
+        "remembers old versions of Pods",
+        ("I8", "I9"),
+        patches=((facts.PodFactsMemo, "read", _remember_old_versions),),
+    ),
     Planted("counts failed Pods twice", ("I8",), "job", rewrite(_count_twice)),
     Planted("restarts more often than allowed", ("I8",), "jobset", show_changed(_restart_for_ever)),
     Planted("writes in every pass", ("I9",), "job", _write_the_time),
     Planted("acts five seconds early", ("I13",), "jobset", hurry(5.0), seeds=120),
-    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400, first=1344),
+    Planted("expires by the wall clock", ("I13",), "jobset", trust_the_wall_clock, seeds=400, first=84),
     Planted("takes deadlines by the wall clock", ("I13",), "trainjob", trust_the_wall_clock, seeds=400, first=77),
     Planted("forgets to look again", ("I9", "I13"), "jobset", forget_the_clock, seeds=120),
     Planted("deletes whatever has the name", ("I7",), "jobset", rewrite(_delete_without_uid)),

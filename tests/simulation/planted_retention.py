@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tests.simulation.patching import in_one_step
 from tests.simulation.planted import (
     Planted,
     forget_the_clock,
@@ -27,17 +28,18 @@ from trainmaster.client.writes import Delete
 from trainmaster.controllers.lifecycle import retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import find_retention_runtime, read_retention
-from trainmaster.engine.plan import Plan, Reconcile
+from trainmaster.engine.plan import Plan, ReconcileInSteps
 from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.kit.steps import Steps
 from trainmaster.kit.timeline import Now
 
 
-def give_up(inner: Reconcile) -> Reconcile:
+def give_up(inner: ReconcileInSteps) -> ReconcileInSteps:
     """Treats a request as done, whatever the response."""
     tried: set[str] = set()
 
-    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
-        plan = inner(view, request, now, refusals)
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
+        plan = yield from inner(view, request, now, refusals)
         deletes = [write for write in plan.writes if isinstance(write, Delete)]
         fresh = tuple(write for write in deletes if write.uid not in tried)
         tried.update(write.uid for write in deletes)
@@ -66,15 +68,15 @@ def _count_from_creation(gvr: GVR, obj: Object) -> Object:
     return {**obj, "status": {**status, "conditions": conditions}}
 
 
-def _skip_the_record(inner: Reconcile) -> Reconcile:
+def _skip_the_record(inner: ReconcileInSteps) -> ReconcileInSteps:
     """As if there were no history."""
-    return partial(retention.reconcile, LifecycleContext())
+    return in_one_step(partial(retention.reconcile, LifecycleContext()))
 
 
-def _look_at_the_clock_late(inner: Reconcile) -> Reconcile:
+def _look_at_the_clock_late(inner: ReconcileInSteps) -> ReconcileInSteps:
     """Records the end of a job only when a TTL needs it. This simulation found it."""
 
-    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
         trainjob = view.find(TRAIN_JOBS, request.namespace, request.name)
         if (
             trainjob is None

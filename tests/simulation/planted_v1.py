@@ -27,7 +27,8 @@ from trainmaster.client.writes import Delete, Patch, Write
 from trainmaster.controllers.v1jobs import passes
 from trainmaster.controllers.v1jobs.claims import V1Children
 from trainmaster.engine.manager import Manager
-from trainmaster.engine.plan import Plan, Reconcile
+from trainmaster.engine.plan import Plan, ReconcileInSteps
+from trainmaster.kit.steps import Steps
 from trainmaster.kit.timeline import Now
 
 _JOBS = tuple(framework.singular for framework in FRAMEWORKS)
@@ -46,11 +47,11 @@ def _leave_out(field: str) -> Callable[[Write], Write]:
     return change
 
 
-def _delete_before_counting(inner: Reconcile) -> Reconcile:
+def _delete_before_counting(inner: ReconcileInSteps) -> ReconcileInSteps:
     """Deletes a failed Pod in the pass that counts it, so that a crash in between loses the restart."""
 
-    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Plan:
-        plan = inner(view, request, now, refusals)
+    def reconcile(view: View, request: Any, now: Now, refusals: Sequence[Any]) -> Steps[Plan]:
+        plan = yield from inner(view, request, now, refusals)
         status = plan.status.patch.get("status") or {} if plan.status is not None else {}
         known = {write.uid for write in plan.writes if isinstance(write, Delete)}
         early = [

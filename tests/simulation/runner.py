@@ -11,7 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tests.simulation import reporting, retaining, sharing, v1_resting  # noqa: F401  # for the checks they register
@@ -19,8 +19,10 @@ from tests.simulation.base import Base, build_base
 from tests.simulation.checking import Checker
 from tests.simulation.disk import Disk
 from tests.simulation.faults import EMBEDDED, OPERATOR, FaultProfile
+from tests.simulation.interrupting import StepInterrupter
 from tests.simulation.ledger import SimLedger
 from tests.simulation.loop import SimLoop
+from tests.simulation.patching import patch_attributes
 from tests.simulation.planted import Planted
 from tests.simulation.quiescence import REST_CHECKS, Rest
 from tests.simulation.remote import Operator, RemoteClient
@@ -73,7 +75,8 @@ def run_seed(
     loop = SimLoop()
     world = World(seed, loop, Disk(base.image, base.revision), base.catalogue, weather=weather)
     run = _Run(world, base, planted, deeds)
-    with _quiet_process(), planted.patched() if planted is not None else nullcontext():
+    patches = (*run.patches, *(planted.patches if planted is not None else ()))
+    with _quiet_process(), patch_attributes(patches):
         try:
             loop.run_until_complete(run.play())
         finally:
@@ -140,6 +143,7 @@ class _Run:
         self._operator = Supervisor(world, "operator", self._make_operator)
         self._tasks: list[asyncio.Task[None]] = []
         self.checker.halt = self._halt
+        self.patches = StepInterrupter(world, self._restart).patches
 
     def _make_server(self) -> Server:
         if self.world.weather.mode == EMBEDDED:
@@ -215,6 +219,7 @@ class _Run:
             self._restart()
 
     def _restart(self) -> None:
+        """Crashes the process of the controllers."""
         if self.world.weather.mode == OPERATOR:
             self._operator.crash()
         else:
