@@ -107,6 +107,23 @@ def test_a_container_waits_for_a_variables_config_map_alone(tmp_path: Path) -> N
     run(tmp_path, test)
 
 
+def test_volumes_of_adopted_pods_are_taken_over_after_the_pods_are_found(tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        await bench.put(a="1")
+        pod = await bench.create(MOUNTED, **SHOWN)
+        async with bench.launcher.running():
+            bench.launcher.adopt(Pod(pod), Site(str(bench.root / "pod")))
+            await asyncio.sleep(0.9)
+            assert not (bench.root / "pod").exists()
+            await asyncio.sleep(0.2)
+            assert bench.read("v", "a") == "1"
+            await bench.client.patch(CONFIG_MAPS, "settings", PatchType.MERGE, {"data": {"a": "2"}}, "default")
+            await asyncio.sleep(0.2)
+            assert bench.read("v", "a") == "2", "it is updated from now on"
+
+    run(tmp_path, test)
+
+
 def test_changed_config_maps_secrets_and_labels_reach_running_pods(tmp_path: Path) -> None:
     async def test(bench: Bench) -> None:
         await bench.put(a="1")
