@@ -43,10 +43,11 @@ def claim_pods(view: View, memo: PodFactsMemo, job: Job, serial: int) -> Steps[C
     """`serial`: the serial number for the next adopted Pod of a Job without indexes."""
     selector = parse_object(read_fields(job.spec, "selector"))
     assert selector is not None, "only an absent selector is none"
-    pods = yield from memo.read(job.uid, view.owned(PODS, job.namespace, job.uid))
-    matching = _list_matching(view, job, selector)
+    # Both before the first step, so that a Pod which is released meanwhile is not in both.
+    owned, matching = view.owned(PODS, job.namespace, job.uid), _list_matching(view, job, selector)
     if len(matching) > SMALL:
         yield
+    pods = yield from memo.read(job.uid, owned)
     foreign = frozenset(_list_foreign(selector, pods))
     adopted: list[Patch] = []
     for pod in _list_orphans(matching, selector) if len(matching) != len(pods) - len(foreign) else ():
