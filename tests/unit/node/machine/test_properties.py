@@ -45,10 +45,10 @@ def list_starts(todo: list[Any]) -> set[tuple[str, int]]:
 
 
 def is_impossible(player: Player, action: tuple[str, int, int, int], asked: set[tuple[str, int]]) -> bool:
-    """Nobody begins what was not asked for, and what nobody asked for does not end."""
+    """Nobody begins what was not asked for, and what nobody asked for, or could not be started, does not end."""
     name = get_name(player, action)
     known = player.state.get(name)
-    if action[0] == "end" and (name, action[2]) not in asked:
+    if action[0] == "end" and ((name, action[2]) not in asked or known.stage is states.ContainerStage.WAITING):
         return True
     return action[0] == "begin" and (known.stage is not states.ContainerStage.STARTING or known.attempt != action[2])
 
