@@ -65,8 +65,9 @@ def reconcile(
 
 
 def map_job(view: View, obj: Object) -> Iterable[Request]:
+    """Only finished jobs that still exist: one less is no reason to delete others."""
     job = read_training_job(obj)
-    if job.is_finished:
+    if job.is_finished and view.find(job.gvr, job.namespace, job.name) is not None:
         yield Request("", job.namespace)
 
 

@@ -119,11 +119,11 @@ def _explain_stuck(job: TrainingJob) -> Plan:
 
 
 def map_job(view: View, obj: Object) -> Iterable[Request]:
-    """Only finished jobs and jobs that are being deleted."""
+    """Only finished jobs and jobs that are being deleted, and exist."""
     job = read_training_job(obj)
     if not job.is_finished and not job.is_deleting:
         return ()
-    return (_make_request(job),)
+    return (_make_request(job),) if view.find(job.gvr, job.namespace, job.name) is not None else ()
 
 
 def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
