@@ -60,7 +60,7 @@ class GarbageCollector:
     def __init__(self, state: RegistryState, index: OwnerIndex) -> None:
         self._state = state
         self._index = index
-        self.worker: KeyedWorker[Place] = KeyedWorker("garbage-collector", self._collect, state.clock)
+        self.worker: KeyedWorker[Place] = KeyedWorker("garbage-collector", self._collect, state.clock, state.store)
         self._kinds = {stored.bucket(kind): kind for kind in state.catalogue.kinds if kind.storage is None}
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
         self._looked = asyncio.Event()

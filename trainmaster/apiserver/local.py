@@ -180,6 +180,9 @@ class LocalClient:
     async def durable(self, revision: int) -> None:
         await self._registry.store.durable(revision)
 
+    async def catch_up(self) -> None:
+        await self._registry.store.catch_up()
+
     async def close(self) -> None:
         """Nothing to close."""
 

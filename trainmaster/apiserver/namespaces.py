@@ -98,7 +98,7 @@ class NamespaceController:
         ]
         self._kinds = {kind.gvr: kind for kind in state.catalogue.kinds}
         self._terminating: set[str] = set()
-        self.worker: KeyedWorker[str] = KeyedWorker(NAMESPACES.plural, self._look_after, state.clock)
+        self.worker: KeyedWorker[str] = KeyedWorker(NAMESPACES.plural, self._look_after, state.clock, state.store)
         self._end: Callable[[], None] = state.store.subscribe(self._follow)
 
     def start(self) -> None:

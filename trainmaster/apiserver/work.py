@@ -1,7 +1,7 @@
 """A background worker for a set of keys, used by the garbage collector and the namespace controller.
 
-Each key is handled synchronously; the worker yields to other tasks between slices. A key that fails is logged and
-retried with increasing delay.
+Each key is handled synchronously; between slices the worker yields to other tasks, and to the disk. A key that fails is
+logged and retried with increasing delay.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from trainmaster.api.status import StatusError
 from trainmaster.kit.clock import Clock
+from trainmaster.store.contract import Store
 
 log = logging.getLogger(__name__)
 
@@ -24,10 +25,12 @@ _LONGEST_DELAY = 30.0
 
 
 class KeyedWorker(Generic[K]):
-    def __init__(self, name: str, handle: Callable[[K], None], clock: Clock) -> None:
+    def __init__(self, name: str, handle: Callable[[K], None], clock: Clock, store: Store) -> None:
+        """`store`: what `handle` writes to."""
         self._name = name
         self._handle = handle
         self._clock = clock
+        self._store = store
         self._keys: dict[K, None] = {}
         self._delays: dict[K, float] = {}
         self._wake = asyncio.Event()
@@ -56,6 +59,7 @@ class KeyedWorker(Generic[K]):
                 self._handle_one()
                 if self._clock.monotonic() - began > _SLICE_SECONDS:
                     await asyncio.sleep(0)
+                    await self._store.catch_up()
                     began = self._clock.monotonic()
             self._idle.set()
 

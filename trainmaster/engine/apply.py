@@ -8,7 +8,6 @@ cause it on a cluster.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -22,9 +21,6 @@ Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 LARGEST = 8
 """Writes per transaction. Nothing else runs during a transaction, and this many writes take about a millisecond.
 Others wait for several of them: until their own write is made, until its commit starts, and until that is noticed."""
-AHEAD = 6
-"""Transactions of a plan that are not on disk yet when it goes on. Writes become durable in order, so a write of
-somebody else waits for all of them."""
 
 
 class AtomicClient(Protocol):
@@ -32,20 +28,18 @@ class AtomicClient(Protocol):
 
     def apply_atomically(self, writes: Sequence[Write], *, field_manager: str) -> Applied: ...
 
-    async def durable(self, revision: int) -> None: ...
+    async def catch_up(self) -> None: ...
 
 
 def apply_in_one(client: AtomicClient) -> Apply:
     async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
+        await client.catch_up()
         applied = client.apply_atomically(writes[:LARGEST], field_manager=field_manager)
-        made = deque[int]()
         for start in range(LARGEST, len(writes), LARGEST):
             if applied.refusal is not None:
                 break
-            made.append(applied.revision)
-            if len(made) >= AHEAD:
-                await client.durable(made.popleft())
             await asyncio.sleep(0)
+            await client.catch_up()
             applied = client.apply_atomically(writes[start : start + LARGEST], field_manager=field_manager)
         return applied
 

@@ -219,6 +219,10 @@ class Store(Protocol):
         """Returns once everything up to `revision` is on disk."""
         ...
 
+    async def catch_up(self) -> None:
+        """Returns once nearly everything is on disk. Background work calls this before it writes."""
+        ...
+
     def watch(self, bucket: str, after: int, *, durable: bool = True) -> Watch:
         """Events of the bucket with a revision above `after`. Raises Compacted if the window does not reach back that
         far.

@@ -30,6 +30,10 @@ from trainmaster.store.names import SortedNames, end_of_prefix
 from trainmaster.store.packing import Dictionaries, Packed, PackedRecord
 from trainmaster.store.window import BucketWatch, Window
 
+MOST_BEHIND = 48
+"""Writes that are not on disk yet when background work goes on. Writes become durable in order, so a write of somebody
+else waits for all of them; and a commit in another thread waits for the interpreter while the event loop is busy."""
+
 Subscriber = Callable[[Sequence[Event]], None]
 
 
@@ -321,6 +325,9 @@ class StoreState:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((revision, waiter))
         await waiter
+
+    async def catch_up(self) -> None:
+        await self.durable(max(self.revision - MOST_BEHIND, 0))
 
     def _take_pending(self) -> list[Event]:
         events, self._pending = self._pending, []

@@ -205,7 +205,7 @@ def test_an_object_that_cannot_be_handled_ends_nobody_and_is_tried_again() -> No
             if handled == ["poison"]:
                 raise KeyError("spec")
 
-        worker: KeyedWorker[str] = KeyedWorker("test", handle, VirtualClock())
+        worker: KeyedWorker[str] = KeyedWorker("test", handle, VirtualClock(), MemoryStore())
         async with Scope("test") as scope:
             scope.spawn_forever(worker.run(), name="worker")
             worker.add("poison")

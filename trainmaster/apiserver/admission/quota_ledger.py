@@ -55,7 +55,7 @@ class _Account:
 class QuotaController:
     def __init__(self, state: RegistryState) -> None:
         self._state = state
-        self.worker: KeyedWorker[str] = KeyedWorker("quotas", self._count, state.clock)
+        self.worker: KeyedWorker[str] = KeyedWorker("quotas", self._count, state.clock, state.store)
         self._contents = {
             stored.bucket(kind): kind
             for kind in state.catalogue.kinds
