@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
 
 from tests.simulation.faults import CRASH_BEFORE, STEP_SITE
 from tests.simulation.patching import AttributePatch
 from tests.simulation.world import World
 from trainmaster.controllers.job import claims, facts, passes, pod_counts
 from trainmaster.engine import manager
-from trainmaster.kit.steps import Steps
-
-T = TypeVar("T")
 
 _CRASH = 0.02
 """Probability of a crash at a step, in worlds where writes may crash."""
@@ -39,18 +36,8 @@ class StepInterrupter:
         return (
             *((module, "SMALL", lambda _: 0) for module in (facts, claims)),
             *((module, "_STEP", lambda _: 1) for module in (facts, pod_counts, passes)),
-            (manager, "take_steps", lambda _: self.take_steps),
+            (manager, "take_steps", lambda original: partial(original, pause=self._interrupt)),
         )
-
-    async def take_steps(self, steps: Steps[T]) -> T:
-        """`kit.steps.take_steps` with faults."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            await self._interrupt()
 
     async def _interrupt(self) -> None:
         world = self._world

@@ -7,12 +7,15 @@ of a computation stays synchronous.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
+
+_give_way = partial(asyncio.sleep, 0)
 
 
 def finish_steps(steps: Steps[T]) -> T:
@@ -25,7 +28,7 @@ def finish_steps(steps: Steps[T]) -> T:
             return result
 
 
-async def take_steps(steps: Steps[T]) -> T:
+async def take_steps(steps: Steps[T], pause: Callable[[], Awaitable[None]] = _give_way) -> T:
     """Lets other tasks run between two steps."""
     while True:
         try:
@@ -33,4 +36,4 @@ async def take_steps(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        await asyncio.sleep(0)
+        await pause()
