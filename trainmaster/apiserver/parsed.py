@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from trainmaster.api.meta import Object
+from trainmaster.api.reading import read_labels
 from trainmaster.apiserver import stored
 from trainmaster.store.contract import StoredRecord
 
@@ -37,7 +38,7 @@ class ParsedObjects:
             return memo.obj
         obj = stored.parse(record.value)
         if memo is None:
-            memo = record.memo = stored.RecordMemo(obj["metadata"].get("labels") or stored.NO_LABELS)
+            memo = record.memo = stored.RecordMemo(read_labels(obj))
         memo.obj = obj
         self.note(record)
         return obj
