@@ -54,6 +54,13 @@ async def pack(cluster: Cluster, *, idle: bool = True) -> list[str]:
     return [record.name for bucket in buckets for record in cluster.store.scan(bucket) if record.is_packed]
 
 
+async def pack_family(cluster: Cluster) -> None:
+    """Packs a ConfigMap and a Secret that it owns."""
+    owner = await cluster.client.create(CONFIG_MAPS, make("owner", ""), "default")
+    await cluster.client.create(SECRETS, make("child", "", "Secret", owner), "default")
+    await pack(cluster)
+
+
 def test_only_what_is_at_rest_is_packed_and_only_while_the_controllers_are_idle() -> None:
     async def main() -> None:
         async with running_cluster() as cluster:
@@ -126,9 +133,7 @@ def test_owners_are_known_after_a_restart(tmp_path: Path) -> None:
     async def main() -> None:
         clock = VirtualClock()
         async with running_cluster(directory=tmp_path, clock=clock) as cluster:
-            owner = await cluster.client.create(CONFIG_MAPS, make("owner", ""), "default")
-            await cluster.client.create(SECRETS, make("child", "", "Secret", owner), "default")
-            await pack(cluster)
+            await pack_family(cluster)
         async with running_cluster(directory=tmp_path, clock=clock) as cluster:
             await cluster.settle()
             assert cluster.store.get("secrets", "default/child") is not None
@@ -143,9 +148,7 @@ def test_an_orphan_at_rest_is_collected_at_the_start(tmp_path: Path) -> None:
     async def main() -> None:
         clock = VirtualClock()
         async with running_cluster(directory=tmp_path, clock=clock) as cluster:
-            owner = await cluster.client.create(CONFIG_MAPS, make("owner", ""), "default")
-            await cluster.client.create(SECRETS, make("child", "", "Secret", owner), "default")
-            await pack(cluster)
+            await pack_family(cluster)
         # As if the server had been killed before the collector could act.
         async with SqliteStore.open(tmp_path, clock) as store:
             store.delete("configmaps", "default/owner", b"{}")
