@@ -85,12 +85,10 @@ class GarbageCollector:
         """Finds work that a stop may have interrupted: deleted owners and unfinished deletions. In slices."""
         store = self._state.store
         for bucket in store.buckets():
-            after = ""
-            while records := store.scan(bucket, after=after, limit=_SLICE):
+            for records in stored.scan_in_slices(store, bucket, _SLICE):
                 for record in records:
                     if _is_unfinished(record) or not self._has_owners(record):
                         self.worker.add((bucket, record.name))
-                after = records[-1].name
                 await asyncio.sleep(0)
 
     def _follow(self, events: Sequence[Event]) -> None:

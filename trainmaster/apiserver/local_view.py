@@ -20,7 +20,7 @@ from trainmaster.apiserver import stored
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.client.contract import ObjectList
 from trainmaster.client.view import RestingSummary, S, ViewSummary
-from trainmaster.store.contract import Event, EventType, StoredRecord
+from trainmaster.store.contract import Event, EventType
 
 _SLICE = 256
 """Existing objects are reported in slices of this size, to yield to other tasks in between."""
@@ -96,7 +96,7 @@ class LocalView:
 
     def list_outlines(self, gvr: GVR) -> Iterator[Object]:
         """Of the objects at rest. Those that change while this is consumed may be left out."""
-        for records in self._slice(stored.bucket_of(gvr)):
+        for records in stored.scan_in_slices(self._store, stored.bucket_of(gvr), _SLICE):
             yield from (stored.load_outline(record) for record in records if record.is_packed)
 
     async def follow(self, gvr: GVR, notice: Callable[[Object], None]) -> None:
@@ -109,7 +109,7 @@ class LocalView:
         try:
             for deleted in self._list_deleted(bucket):
                 notice(deleted)
-            for records in self._slice(bucket):
+            for records in stored.scan_in_slices(self._store, bucket, _SLICE):
                 for record in records:
                     if not record.is_packed:
                         notice(self._parse(record))
@@ -134,12 +134,6 @@ class LocalView:
             for event in (self._store.history(bucket) if settled else ())
             if event.type is EventType.DELETE and event.record.revision > settled
         ]
-
-    def _slice(self, bucket: str) -> Iterator[Sequence[StoredRecord]]:
-        after = ""
-        while records := self._store.scan(bucket, after=after, limit=_SLICE):
-            yield records
-            after = records[-1].name
 
     async def _wait_until(self, moment: float, failed: asyncio.Future[None]) -> None:
         """In boot time; not longer than a minute, because the loop's timers stop while the machine sleeps."""

@@ -14,14 +14,15 @@ Names of records are "namespace/name", or "name" for cluster-scoped kinds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import orjson
 
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_labels
 from trainmaster.kit.untracked import untrack
-from trainmaster.store.contract import StoredRecord
+from trainmaster.store.contract import Store, StoredRecord
 
 # First the fields that only the server writes, which contain no braces; ownerReferences is the first nested field.
 # Names come after it, because those of some kinds may contain any character.
@@ -87,6 +88,14 @@ def split_name(record: str) -> tuple[str, str]:
     """(namespace, name) of a record."""
     namespace, slash, name = record.rpartition("/")
     return (namespace, name) if slash else ("", record)
+
+
+def scan_in_slices(store: Store, bucket: str, size: int, prefix: str = "") -> Iterator[Sequence[StoredRecord]]:
+    """All records, so that others may run, and write, between two slices."""
+    after = ""
+    while records := store.scan(bucket, prefix, after=after, limit=size):
+        yield records
+        after = records[-1].name
 
 
 def dump_outline(obj: Object, more: Fields, due: float | None) -> bytes:
@@ -190,9 +199,7 @@ def _slice_owners(value: bytes) -> bytes:
 
 
 def _peek_labels(value: bytes) -> Mapping[str, str]:
-    if _LABELS not in value:
-        return NO_LABELS
-    return parse(value)["metadata"].get("labels") or NO_LABELS
+    return read_labels(parse(value)) if _LABELS in value else NO_LABELS
 
 
 class RecordMemo:

@@ -58,13 +58,12 @@ class RuntimeUse(Plugin):
         name = runtime["metadata"]["name"]
         namespace = runtime["metadata"].get("namespace", "")
         prefix, quoted = f"{namespace}/" if namespace else "", f'"{name}"'.encode()
-        bucket, after = stored.bucket_of(TRAIN_JOBS), ""
-        while records := self._store.scan(bucket, prefix, after=after, limit=_SLICE):
+        for records in stored.scan_in_slices(self._store, stored.bucket_of(TRAIN_JOBS), _SLICE, prefix):
             for record in records:
-                reference = stored.parse(record.value)["spec"]["runtimeRef"] if quoted in record.value else {}
+                value = record.value
+                reference = stored.parse(value)["spec"]["runtimeRef"] if quoted in value else {}
                 if reference.get("name") == name and find_runtime_gvr(reference) == gvr:
                     yield record.name
-            after = records[-1].name
 
 
 def _explain(kind: Kind, runtime: Object, users: list[str]) -> str:
