@@ -66,8 +66,9 @@ class Memory:
     """Job uid to uids of its Pods that have failed or were deleted."""
     pods: dict[str, set[str]] = field(default_factory=dict)
     """Job uid to uids of all its Pods."""
-    counted: dict[str, int] = field(default_factory=dict)
-    """Uid of a failed Pod of a v1 job to the revision at which it was counted as a restart."""
+    counted: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Uids of a v1 job and of its failed Pod to the revision at which the Pod was counted as a restart. A job that
+    adopts a Pod that another one has counted counts it, too: it replaces that Pod, as upstream does."""
     restarts: dict[str, dict[str, int]] = field(default_factory=dict)
     """Job uid to the restarts in place of each of its Pods, by uid."""
     timers: Timers = field(default_factory=Timers)
@@ -75,7 +76,7 @@ class Memory:
 
     def forget_after(self, revision: int) -> None:
         """Called after a crash, which may have lost writes."""
-        self.counted = {uid: at for uid, at in self.counted.items() if at <= revision}
+        self.counted = {uids: at for uids, at in self.counted.items() if at <= revision}
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,12 @@ def check_restarts_are_counted_once(step: Step) -> str | None:
     old_count, count = get_number(step.before, "restarts"), get_number(step.after, "restarts")
     if count != old_count + len(new):
         return f"{show(step)} went from {old_count} restarts to {count} for {len(new)} failed Pods"
-    again = [uid for uid in new if uid in step.memory.counted]
-    step.memory.counted.update(dict.fromkeys(new, step.revision))
+    job = step.after["metadata"]["uid"]
+    again = [uid for uid in new if (job, uid) in step.memory.counted]
+    step.memory.counted.update({(job, uid): step.revision for uid in new})
     if again:
         return f"{show(step)} counts the Pod with uid {again[0]} a second time"
-    failed = step.memory.ended_pods.get(step.after["metadata"]["uid"], set())
+    failed = step.memory.ended_pods.get(job, set())
     wrong = [uid for uid in new if uid not in failed]
     return f"{show(step)} counts the Pod with uid {wrong[0]}, which has not failed" if wrong else None
 
