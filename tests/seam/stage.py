@@ -1,6 +1,6 @@
 """The stage on a real cluster: our operator through a proxy, fake nodes that follow the test's script.
 
-The operator acts as the service account of `trainmaster.operator.manifests`, with that role and nothing else, and
+The operator acts as the service account of `trainmaster.operator.rights`, with that role and nothing else, and
 works only in the namespace of its test. `disturbed`: while the test runs, its connections are cut, a stranger changes
 the objects it writes, and once it is stopped in the middle and started again.
 """
@@ -28,8 +28,8 @@ from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator.manifests import SERVICE_ACCOUNT
 from trainmaster.operator.mode import Operator, OperatorSettings, running_operator
+from trainmaster.operator.rights import SERVICE_ACCOUNT
 
 IDENTITY = ActingIdentity(SERVICE_ACCOUNT, groups=("system:serviceaccounts", "system:authenticated"))
 _CUT_SECONDS = 0.7

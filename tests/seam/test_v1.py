@@ -23,7 +23,8 @@ from trainmaster.client.contract import ActingIdentity
 from trainmaster.jobs.models.v1jobs import MPIJob, PyTorchJob, TFJob
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator.manifests import NAME, SERVICE_ACCOUNT, build_manifests
+from trainmaster.operator.manifests import build_manifests
+from trainmaster.operator.rights import NAME, SERVICE_ACCOUNT
 
 pytestmark = pytest.mark.kube
 

@@ -27,7 +27,7 @@ from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import MODELS, PyTorchJob
 from trainmaster.operator.lifecycle import DeletionRecorder, check_v1_definitions, list_unpublished
-from trainmaster.operator.manifests import COMPANION_RULES, RULES, build_manifests
+from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import (
     OperatorSettings,
     build_operated_controller,
@@ -36,6 +36,7 @@ from trainmaster.operator.mode import (
     list_collections,
     list_operated,
 )
+from trainmaster.operator.rights import Duties, list_cluster_rules, list_job_rules
 
 pytestmark = pytest.mark.unit
 
@@ -115,7 +116,8 @@ def test_the_manifests_hold_our_kinds_and_no_right_that_is_not_named() -> None:
     assert names == [
         f"{plural}.trainer.kubeflow.org" for plural in ("clustertrainingruntimes", "trainingruntimes", "trainjobs")
     ]
-    for rule in RULES:
+    rules = list_job_rules(Duties())
+    for rule in rules:
         assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
     watched = {
         (CONFIG_MAPS.group, CONFIG_MAPS.plural),
@@ -124,7 +126,7 @@ def test_the_manifests_hold_our_kinds_and_no_right_that_is_not_named() -> None:
     }
     allowed = {
         (group, name)
-        for rule in RULES
+        for rule in rules
         if "watch" in rule["verbs"]
         for group in rule["apiGroups"]
         for name in rule["resources"]
@@ -136,7 +138,7 @@ def test_a_companion_may_read_and_delete_and_change_nothing_else() -> None:
     assert [item["kind"] for item in build_manifests(companion=True)["items"]][:2] == ["Namespace", "ServiceAccount"]
     changing = {
         (name, verb)
-        for rule in COMPANION_RULES
+        for rule in list_cluster_rules(Duties(companion=True))
         for name in rule["resources"]
         for verb in rule["verbs"]
         if verb not in ("get", "list", "watch") and name not in ("events", "leases")
