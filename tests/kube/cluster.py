@@ -65,7 +65,7 @@ def _is_established(definition: dict[str, Any]) -> bool:
 class KubeCluster:
     def __init__(
         self,
-        parts: Parts = Parts(),  # noqa: B008  (frozen)
+        parts: Parts = Parts(),
         work: Path | None = None,
         toolbox: Toolbox | None = None,
         manifests: str = "",

@@ -29,7 +29,7 @@ class CopyOwner:
     """Everybody may write: containers run as different users, and the directories above keep others out."""
 
 
-def copy_tree(tree: Path, target: Path, owner: CopyOwner = CopyOwner()) -> None:  # noqa: B008  # frozen
+def copy_tree(tree: Path, target: Path, owner: CopyOwner = CopyOwner()) -> None:
     """Copies everything or nothing. An existing copy is left alone, because a program may have written to it."""
     if target.exists():
         return

@@ -176,7 +176,7 @@ class Archive:
 
     # Reading
 
-    def select(self, wanted: Filter = Filter()) -> list[RecordLine]:  # noqa: B008  # frozen
+    def select(self, wanted: Filter = Filter()) -> list[RecordLine]:
         """Newest first, by end time."""
         clauses, values = ["1"], []
         kind = _KIND if self._has_table("kinds") else "'TrainJob'"

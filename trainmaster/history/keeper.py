@@ -103,7 +103,7 @@ class Keeper:
         keep_logs: KeepLogs | None = None,
         measure_memory: MeasureMemory | None = None,
         find_deleter: FindDeleter = find_no_deleter,
-        limits: HistoryLimits = HistoryLimits(),  # noqa: B008  # frozen
+        limits: HistoryLimits = HistoryLimits(),
         namespace: str = "",
         models: Sequence[type[TrainingJob]] | None = None,
     ) -> None:

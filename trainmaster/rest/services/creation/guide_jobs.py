@@ -80,7 +80,7 @@ class GuideJobs:
         server: ServerFields,
         clock: Clock,
         *,
-        rules: CreationRules = CreationRules(),  # noqa: B008  # frozen
+        rules: CreationRules = CreationRules(),
         remind: Callable[[], None] = lambda: None,
     ) -> None:
         self._templates = templates
