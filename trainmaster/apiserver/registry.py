@@ -30,7 +30,6 @@ from trainmaster.apiserver.admission.storage_quota import StorageQuota
 from trainmaster.apiserver.admission.tenant_packages import TenantPackages
 from trainmaster.apiserver.admission.tenants import TenantPods
 from trainmaster.apiserver.admission.trainer import TrainerAdmission
-from trainmaster.apiserver.admission.v1jobs import V1JobAdmission
 from trainmaster.apiserver.contract import Call, DeleteResult, ListPage, Written
 from trainmaster.apiserver.gc import GarbageCollector
 from trainmaster.apiserver.namespaces import NamespaceController, NamespaceLifecycle
@@ -72,7 +71,6 @@ class ObjectRegistry:
             TenantPackages(self.state),
             LimitRanges(store),
             self.trainer_admission,
-            V1JobAdmission(self.state),
             RuntimeUse(store),
             PolicyAdmission(),
             GangSizes(self.state),

@@ -2,14 +2,25 @@
 
 Upstream never validates an update of a TrainingRuntime; here both kinds are checked on both. The label that switches
 upstream's webhook off does the same here.
+
+A runtime that TrainJobs refer to is not deleted. A job still runs from its snapshot without its runtime, but clients
+that look up the runtime fail, and one such job often makes them fail for the whole namespace. An annotation on the
+runtime allows the deletion. Derived runtimes, which exist for single jobs only, can always be deleted.
 """
 
 from __future__ import annotations
 
-from trainmaster.api import fields
+from collections.abc import Iterable
+from itertools import islice
+
+from trainmaster.api import fields, status
 from trainmaster.api.admission.contract import Findings
 from trainmaster.api.admission.rendering import order
-from trainmaster.api.meta import Object
+from trainmaster.api.labels import ALLOW_DELETE_IN_USE, DERIVED
+from trainmaster.api.meta import GVR, Fields, Object
+from trainmaster.api.reading import read_annotations, read_fields, read_labels
+from trainmaster.api.status import StatusError
+from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.api.training.steps import (
     MAIN_CONTAINER,
     find_ancestor,
@@ -22,6 +33,8 @@ from trainmaster.api.training.steps import (
 OPT_OUT = ("trainer.kubeflow.org/webhook-validation", "disabled")
 DEPRECATED = ("trainer.kubeflow.org/support", "deprecated")
 POLICY_URL = "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
+_NAMED = 3
+"""Maximum number of jobs that a refusal names."""
 
 
 def admit_runtime(runtime: Object, old: Object | None) -> Findings:
@@ -47,3 +60,34 @@ def admit_runtime(runtime: Object, old: Object | None) -> Findings:
             where = f"{path}.template.spec.template.spec.containers"
             findings.errors.append(fields.invalid(where, order(shown), text))
     return findings
+
+
+def may_always_be_deleted(runtime: Fields) -> bool:
+    """Whoever refers to it."""
+    if "deletionTimestamp" in runtime["metadata"] or read_labels(runtime).get(DERIVED) == "true":
+        return True
+    return read_annotations(runtime).get(ALLOW_DELETE_IN_USE) == "true"
+
+
+def is_used_by(trainjob: Fields, gvr: GVR, name: str) -> bool:
+    """Whether the TrainJob refers to the runtime of that kind and name; the namespace of a TrainingRuntime is the
+    caller's to compare."""
+    reference = read_fields(trainjob, "spec", "runtimeRef")
+    return reference.get("name") == name and find_runtime_gvr(reference) == gvr
+
+
+def check_unused(gvr: GVR, runtime: Fields, users: Iterable[str]) -> StatusError | None:
+    """The refusal to delete a runtime. `users`: NAMESPACE/NAME of the TrainJobs that refer to it."""
+    found = list(islice(users, _NAMED + 1))
+    return status.forbidden(gvr, runtime["metadata"]["name"], _explain(runtime, found)) if found else None
+
+
+def _explain(runtime: Fields, users: list[str]) -> str:
+    names = ", ".join(users[:_NAMED]) + (" and others" if len(users) > _NAMED else "")
+    meta = runtime["metadata"]
+    where = f" -n {meta['namespace']}" if meta.get("namespace") else ""
+    plural, them = ("", "it") if len(users) == 1 else ("s", "them")
+    return (
+        f"in use by TrainJob{plural} {names}. Delete {them} first, or allow it with: "
+        f"kubectl annotate {runtime['kind'].lower()} {meta['name']}{where} {ALLOW_DELETE_IN_USE}=true"
+    )

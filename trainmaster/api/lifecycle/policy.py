@@ -88,6 +88,14 @@ def read_policy(config_map: Mapping[str, Any] | None) -> PolicyReading:
     return PolicyReading(policy, tuple(errors))
 
 
+def check_policy(config_map: Mapping[str, Any]) -> list[FieldError]:
+    """Errors of the policy. Unknown keys are errors too: a misspelt key would have no effect, which might be noticed
+    only weeks later."""
+    data: Mapping[str, str] = config_map.get("data") or {}
+    unknown = [fields.not_supported(f"data.{key}", key, KEYS) for key in data if key not in KEYS]
+    return [*read_policy(config_map).errors, *unknown]
+
+
 def parse_seconds(text: str) -> int:
     return _parse_number(text, f"must be a whole number of seconds from 0 to {MOST_SECONDS}")
 

@@ -45,7 +45,7 @@ _NPROC_DEPRECATED = "spec.elasticPolicy.nProcPerNode is deprecated, use spec.npr
 _NO_AUTOSCALER = "spec.elasticPolicy.metrics has no effect: there is no autoscaler on one machine, use kubectl scale"
 
 
-def admit(framework: V1Framework, new: Fields, old: Fields | None) -> Findings:
+def admit(framework: V1Framework, new: Fields, old: Fields | None, *, has_autoscaler: bool = False) -> Findings:
     spec: Fields = new.get("spec") or NOTHING
     errors = [*_check_name(framework, new), *_check_policy(spec, None if old is None else old.get("spec"))]
     replicas = spec.get(framework.replicas_field)
@@ -58,7 +58,7 @@ def admit(framework: V1Framework, new: Fields, old: Fields | None) -> Findings:
     errors += _check_kind(framework, spec)
     elastic = _read_elastic(spec)
     warnings = [_NPROC_DEPRECATED] if elastic.get("nProcPerNode") is not None else []
-    if elastic.get("metrics"):
+    if elastic.get("metrics") and not has_autoscaler:
         warnings.append(_NO_AUTOSCALER)
     return Findings(errors, [*warnings, *_list_doubts(framework, spec)])
 

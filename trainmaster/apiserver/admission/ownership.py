@@ -13,19 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainmaster.api import status
+from trainmaster.api.admission import reserved
+from trainmaster.api.admission.reserved import MASTERS
 from trainmaster.api.declaring.kinds import Kind
-from trainmaster.api.labels import LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
 from trainmaster.apiserver.admission.chain import DELETE, AdmissionOperation, Attributes, Plugin
 from trainmaster.apiserver.admission.tenants import belongs_to_tenant
 from trainmaster.apiserver.state import RegistryState
-
-MASTERS = "system:masters"
-_BARE = frozenset((LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME))
-_SHOWN = 5
-"""Maximum number of problems in one refusal."""
 
 
 class Ownership(Plugin):
@@ -46,12 +41,9 @@ class Ownership(Plugin):
             return
         problems = list(self._list_owner_problems(attributes, owners, before))
         if prefixes:
-            known = set(list_marks(attributes.old or {}, prefixes))
-            added = (mark for mark in list_marks(new, prefixes) if mark not in known)
-            problems += [f"{place}: {key} is written by controllers only" for place, key, _ in added]
+            problems += reserved.list_added(new, attributes.old, prefixes)
         if problems:
-            text = f"namespace {attributes.namespace} belongs to a tenant: {'; '.join(problems[:_SHOWN])}"
-            raise status.forbidden(attributes.kind.gvr, attributes.name, text)
+            raise reserved.refuse(attributes.kind.gvr, attributes.name, attributes.namespace, problems)
 
     def _list_owner_problems(
         self, attributes: Attributes, owners: Sequence[Fields], before: Sequence[Fields]
@@ -69,23 +61,3 @@ class Ownership(Plugin):
     def _exists(self, kind: Kind | None, namespace: str, owner: Fields) -> bool:
         record = None if kind is None else self._state.find(kind, namespace, str(owner.get("name", "")))
         return record is not None and bool(self._state.parsed.get(record)["metadata"]["uid"] == owner.get("uid"))
-
-
-def list_marks(obj: object, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """(place, key, value) of reserved labels and annotations of the object and the templates in it.
-
-    Not recursive, because a tenant decides how deep an object is.
-    """
-    left: list[tuple[str, object]] = [("", obj)]
-    while left:
-        place, value = left.pop()
-        if isinstance(value, list):
-            left += [(f"{place}[{number}]", entry) for number, entry in enumerate(value)]
-            continue
-        for name, inner in value.items() if isinstance(value, dict) else ():
-            where = f"{place}.{name}" if place else name
-            if name in ("labels", "annotations") and isinstance(inner, dict):
-                found = (key for key in inner if key in _BARE or key.startswith(prefixes))
-                yield from ((where, key, str(inner[key])) for key in found)
-            elif isinstance(inner, (dict, list)) and name not in ("managedFields", "status"):
-                left.append((where, inner))
