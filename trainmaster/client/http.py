@@ -31,7 +31,7 @@ from trainmaster.client.contract import (
     WriteOptions,
 )
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
-from trainmaster.client.transport import HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
+from trainmaster.client.transport import Check, HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.version import __version__
 
@@ -79,8 +79,10 @@ class HttpClient:
         transport: Transport | None = None,
         identity: ActingIdentity | None = None,
         observe: Observe | None = None,
+        check: Check | None = None,
     ) -> None:
         self._config = config
+        self._check = check
         self._observe = observe
         self._clock = clock or SystemClock()
         self._user_agent = user_agent
@@ -135,7 +137,10 @@ class HttpClient:
         payload = self._payload(method, path, query or {}, body, content_type)
         for attempt in range(_RETRIES + 1):
             try:
-                answer = await self._transport.exchange(payload, repeatable=method == "GET")
+                if self._check is None or method == "GET":
+                    answer = await self._transport.exchange(payload, repeatable=method == "GET")
+                else:
+                    answer = await self._transport.exchange(payload, repeatable=False, check=self._check)
             except TransportError as error:
                 raise Unreachable(str(error), sent=isinstance(error, Interrupted)) from error
             if self._observe is not None:
@@ -251,6 +256,14 @@ class HttpClient:
         """Every answer over HTTP is durable."""
 
     def as_user(self, identity: ActingIdentity) -> HttpClient:
+        return self._derive(identity, self._check)
+
+    def fenced(self, check: Check) -> HttpClient:
+        """The same server and user. `check` is called right before each write is sent, and raises StatusError if it
+        must not be; reads are not checked."""
+        return self._derive(self._identity, check)
+
+    def _derive(self, identity: ActingIdentity | None, check: Check | None) -> HttpClient:
         return HttpClient(
             self._config,
             clock=self._clock,
@@ -258,6 +271,7 @@ class HttpClient:
             transport=self._transport,
             identity=identity,
             observe=self._observe,
+            check=check,
         )
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
@@ -25,6 +25,13 @@ import httptools
 
 _STREAM_HIGH = 1024 * 1024
 _MAX_RESPONSE = 1024 * 1024 * 1024
+
+Check = Callable[[], None]
+"""Raises if the request must not be sent."""
+
+
+def _let_pass() -> None:
+    return None
 
 
 class TransportError(Exception):
@@ -261,24 +268,26 @@ class Transport:
                 return connection
         return None
 
-    async def exchange(self, payload: bytes, *, repeatable: bool) -> HttpAnswer:
+    async def exchange(self, payload: bytes, *, repeatable: bool, check: Check = _let_pass) -> HttpAnswer:
         """Sends a request and returns the complete answer. A `repeatable` one is sent again if a persistent connection
-        turns out to be dead; others only if nothing was sent."""
+        turns out to be dead; others only if nothing was sent. `check` is called right before anything is sent, after
+        all waiting."""
         async with self._slots:
             connection = self._find_idle()
             while connection is not None:
                 try:
-                    return await self._exchange_on(connection, payload)
+                    return await self._exchange_on(connection, payload, check)
                 except Unsent:
                     connection = self._find_idle()
                 except Interrupted:
                     if not repeatable or connection.started:
                         raise
                     connection = self._find_idle()
-            return await self._exchange_on(await self._connect(), payload)
+            return await self._exchange_on(await self._connect(), payload, check)
 
-    async def _exchange_on(self, connection: _Connection, payload: bytes) -> HttpAnswer:
+    async def _exchange_on(self, connection: _Connection, payload: bytes, check: Check) -> HttpAnswer:
         try:
+            check()
             connection.send(payload, stream=False)
             answer = await connection.read()
         except BaseException:

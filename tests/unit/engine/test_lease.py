@@ -12,7 +12,7 @@ from trainmaster.api import status
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import LEASES
 from trainmaster.client.contract import Client
-from trainmaster.engine.lease import Lease, LeaseLost, LeaseSettings
+from trainmaster.engine.lease import Lease, LeaseExpired, LeaseLost, LeaseSettings, LeaseTimes
 from trainmaster.kit.ids import SeededIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.testing.cluster import running_cluster
@@ -147,6 +147,59 @@ def test_a_short_outage_is_survived() -> None:
 
 
 def test_times_that_would_let_two_lead_are_refused() -> None:
-    settings = LeaseSettings("default", "operator", "a", duration=15, deadline=12.0, period=2.0)
     with pytest.raises(ValueError, match="deadline"):
-        Lease(None, settings, clock=VirtualClock(), ids=SeededIds(1))  # type: ignore[arg-type]  # never used
+        LeaseTimes(duration=15, deadline=12.0, period=2.0)
+
+
+class Stopped(VirtualClock):
+    """Of a process that can stand still: its own time does not pass then, and that of the machine does."""
+
+    stood = 0.0
+
+    def boot(self) -> float:
+        return super().boot() + self.stood
+
+
+def test_a_process_that_stood_still_may_write_nothing_until_it_has_renewed() -> None:
+    async def main() -> None:
+        clock = Stopped()
+        async with running_cluster(clock=clock) as cluster:
+            settings = LeaseSettings("default", "operator", "first")
+            lease = Lease(cluster.client, settings, clock=clock, ids=SeededIds(1))
+            refuse_writes(lease)
+            async with lease.held():
+                lease.check()
+                lease.check_reports()
+                await asyncio.sleep(60)
+                lease.check()
+                clock.stood = 7.0
+                lease.check()
+                clock.stood = 30.0
+                refuse_writes(lease)
+                await asyncio.sleep(3)
+                lease.check()
+            with pytest.raises(LeaseExpired):
+                lease.check()
+            # What was done as the leader may still be told.
+            lease.check_reports()
+
+    run_virtual(main())
+
+
+def refuse_writes(lease: Lease) -> None:
+    for check in (lease.check, lease.check_reports):
+        with pytest.raises(LeaseExpired, match="the lease operator is not held any more"):
+            check()
+
+
+def test_a_leader_that_could_not_give_its_lease_back_tells_nothing_more() -> None:
+    async def main() -> None:
+        async with running_cluster() as cluster:
+            client = Breakable(cluster.client)
+            settings = LeaseSettings("default", "operator", "first")
+            lease = Lease(client, settings, clock=cluster.clock, ids=SeededIds(1))  # type: ignore[arg-type]  # passes on
+            async with lease.held():
+                client.broken = True
+            refuse_writes(lease)
+
+    run_virtual(main())
