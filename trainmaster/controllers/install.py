@@ -22,7 +22,7 @@ from trainmaster.api.labels import SHIPPED_HASH
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations, read_fields, read_labels
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
-from trainmaster.api.status import Conflict, NotFound
+from trainmaster.api.status import AlreadyExists, Conflict, NotFound
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.version import PACKAGE
 
@@ -67,8 +67,8 @@ async def install_runtimes(client: Client, templates: Path | None = None) -> Non
     for name, text in list_manifests(templates):
         try:
             await _install(client, name, text)
-        except Conflict:
-            # Somebody is editing the runtime right now, so leave it alone.
+        except (Conflict, AlreadyExists):
+            # Somebody is editing or creating the runtime right now, so leave it alone.
             log.info("shipped runtime left alone", extra={"action": "runtimes.kept", "runtime": name})
 
 

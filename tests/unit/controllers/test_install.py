@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from trainmaster.api.meta import Object
+from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES
-from trainmaster.api.status import Conflict
-from trainmaster.client.contract import PatchType, WriteOptions
+from trainmaster.api.status import Conflict, NotFound
+from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.controllers import install
 from trainmaster.testing.cluster import Cluster, running_cluster
 from trainmaster.testing.virtual import run_virtual
@@ -219,5 +219,27 @@ def test_runtimes_that_an_earlier_release_installed_can_be_applied_over(monkeypa
         await install.install_runtimes(cluster.client)
         await apply(cluster, make_configuration(restarts=3))
         assert await get_restarts(cluster) == 3
+
+    run(test)
+
+
+def test_a_runtime_that_another_operator_creates_at_the_same_time_is_left_to_it() -> None:
+    class Slow:
+        """A client that does not see what others have just created."""
+
+        def __init__(self, client: Client) -> None:
+            self._client = client
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._client, name)
+
+        async def get(self, gvr: GVR, name: str, namespace: str = "") -> Object:
+            raise NotFound(404, "NotFound", name)
+
+    async def test(cluster: Cluster) -> None:
+        await install.install_runtimes(cluster.client)
+        before = await cluster.client.get(CLUSTER_TRAINING_RUNTIMES, "plain")
+        await install.install_runtimes(cast(Client, Slow(cluster.client)))
+        assert await cluster.client.get(CLUSTER_TRAINING_RUNTIMES, "plain") == before
 
     run(test)
