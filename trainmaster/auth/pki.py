@@ -14,7 +14,7 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +45,23 @@ class Pair:
 
     certificate: Path
     key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKeys:
+    """A server's certificate with its key, and the CA that signed it; PEM."""
+
+    ca: str
+    certificate: str
+    key: str = field(repr=False)
+
+
+def issue_server_keys(names: Sequence[str], clock: Clock, days: int = _LEAF_DAYS) -> ServerKeys:
+    """With a CA of their own, whose key is not kept, because nothing else is ever signed with it. In memory only."""
+    now = clock.now()
+    ca, ca_key = _issue("trainmaster-ca", (), None, None, None, now, days)
+    certificate, key = _issue("trainmaster", (), names, ca, ca_key, now, days)
+    return ServerKeys(_certificate_pem(ca).decode(), _certificate_pem(certificate).decode(), _key_pem(key).decode())
 
 
 class Pki:

@@ -13,19 +13,25 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.operator.rights import NAME, NAMESPACE, Duties, build_access
+from trainmaster.operator.webhooks.configurations import PORT as WEBHOOK_PORT
+from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 
 PORT = 10443
 """The status server's port, as upstream."""
 
 
-def build_manifests(*, companion: bool = False, v1_jobs: Sequence[type[V1Job]] = ()) -> Object:
+def build_manifests(
+    *, companion: bool = False, v1_jobs: Sequence[type[V1Job]] = (), webhooks: WebhookPlan | None = None
+) -> Object:
     """As a companion of upstream's managers their kinds already exist, and must not be replaced. `v1_jobs`: the kinds
-    of training-operator that the operator runs."""
+    of training-operator that the operator runs. `webhooks`: only for an operator that API servers can reach."""
     if companion:
         return {"apiVersion": "v1", "kind": "List", "items": _build_access(Duties(companion=True))}
     wanted = {model.gvr for model in v1_jobs}
     kinds = [kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group or kind.gvr in wanted]
     items = [*crd.build_all(kinds), *_build_access(Duties(v1_jobs=tuple(v1_jobs))), _build_service()]
+    if webhooks is not None:
+        items += build_configurations(webhooks)
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
@@ -36,8 +42,11 @@ def build_progress_url(namespace: str, port: int = PORT) -> str:
 
 def _build_service() -> Object:
     """Selects the operator's Pods by a label that they must have."""
-    port = {"name": "progress", "port": PORT, "targetPort": PORT, "protocol": "TCP"}
-    spec = {"selector": {"app.kubernetes.io/name": NAME}, "ports": [port]}
+    ports = [
+        {"name": "progress", "port": PORT, "targetPort": PORT, "protocol": "TCP"},
+        {"name": "webhook", "port": 443, "targetPort": WEBHOOK_PORT, "protocol": "TCP"},
+    ]
+    spec = {"selector": {"app.kubernetes.io/name": NAME}, "ports": ports}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec}
 
 

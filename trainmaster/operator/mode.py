@@ -1,12 +1,15 @@
 """Operator mode: composes our controllers on a Kubernetes cluster.
 
-    client -> watch caches -> status server -> leader lease -> shipped runtimes -> history -> controllers
+    client -> watch caches -> status server, webhooks -> leader lease -> shipped runtimes -> history -> controllers
 
 Runs the TrainJob controller instead of upstream's, with retention, and the kinds of training-operator that it is told
 to run; or, as a companion, only retention of all kinds beside upstream's managers. The controllers are the same as
 embedded, with a watch cache as their view, plans applied in order over HTTP, and the cluster's JobSet, Job and
 scheduler below. Only a history, if requested, is stored on this machine: everything else is read from the cluster, so
 the operator may die at any point. Caches are filled before the lease is requested, so a successor starts immediately.
+
+Every write as the leader is checked against the lease right before it is sent. At the end the controllers are stopped,
+then the lease is given back, and only then is the rest brought to its end: events are written, ports drained.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ import dataclasses
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,6 +43,7 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.app.process import find_loop_factory, stop_on_signals
+from trainmaster.auth.pki import ServerKeys
 from trainmaster.client.cache import Slim, WatchCache
 from trainmaster.client.contract import Client
 from trainmaster.client.events import BufferedEventRecorder
@@ -58,7 +62,7 @@ from trainmaster.controllers.v1jobs.reconciler import build_controller as build_
 from trainmaster.engine.apply import apply_one_by_one
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
-from trainmaster.engine.lease import Lease, LeaseSettings
+from trainmaster.engine.lease import Lease, LeaseSettings, LeaseTimes
 from trainmaster.engine.manager import Manager
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
@@ -80,9 +84,11 @@ from trainmaster.operator.lifecycle import (
     running_cluster_history,
 )
 from trainmaster.operator.metrics_server import MetricsPort, running_census
-from trainmaster.operator.status_keys import StatusKeys, ensure_keys
+from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer
+from trainmaster.operator.tls import build_context
 from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
+from trainmaster.operator.webhooks.serving import Webhooks, WebhookSettings, serving_webhooks
 from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
@@ -117,6 +123,7 @@ class OperatorSettings:
     """The only namespace to work in; "" is all."""
     lease_namespace: str = ""
     """The namespace of the leader's Lease; "" disables leader election, and only one operator may run."""
+    lease_times: LeaseTimes = field(default_factory=LeaseTimes)
     runtimes: bool = True
     """Install the shipped ClusterTrainingRuntimes at start."""
     counts_delay: float = 2.0
@@ -128,6 +135,8 @@ class OperatorSettings:
     """Directory of the archive; None for none."""
     progress: ProgressSettings | None = None
     """None: containers get no status server, like upstream with the feature gate `TrainJobStatus` off."""
+    webhooks: WebhookSettings | None = None
+    """None: nothing is checked when jobs and runtimes are written."""
     workers: int = 8
     """TrainJobs handled in parallel; each mostly waits for the API server."""
     metrics_port: int = 0
@@ -159,7 +168,7 @@ class Operator:
 
 @asynccontextmanager
 async def running_operator(
-    client: Client, settings: OperatorSettings, *, clock: Clock, ids: Ids
+    client: HttpClient, settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
     metrics = Metrics()
@@ -176,16 +185,17 @@ async def running_operator(
         await cache.wait_synced()
         if progress is not None and keys is not None:
             server = StatusServer(client, cache, clock)
-            await stack.enter_async_context(server.listening(keys.build_tls(), progress.host, progress.port))
+            tls = build_context(keys.certificate, keys.key)
+            await stack.enter_async_context(server.listening(tls, progress.host, progress.port))
+        webhooks = await enter_webhooks(stack, client, cache, settings, clock)
         if settings.metrics_port:
             await stack.enter_async_context(MetricsPort(metrics, clock, settings.metrics_port))
-        if settings.lease_namespace:
-            name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
-            lease = LeaseSettings(settings.lease_namespace, name, build_identity(ids))
-            await stack.enter_async_context(Lease(client, lease, clock=clock, ids=ids).held())
+        leader, events = await enter_lead(stack, client, settings, clock, ids)
         if settings.runtimes and not settings.companion:
-            await install_runtimes(client)
-        recorder = DeletionRecorder(apply_one_by_one(client))
+            await install_runtimes(leader)
+        if webhooks is not None:
+            await stack.enter_async_context(webhooks.maintained(leader))
+        recorder = DeletionRecorder(apply_one_by_one(leader))
         deletions = await stack.enter_async_context(running_census(cache, settings.models, metrics, clock))
         keeper = None
         if settings.history is not None:
@@ -195,13 +205,12 @@ async def running_operator(
             keeper = await stack.enter_async_context(history)
         unpublished = await list_unpublished(client, settings.models)
         lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
-        queue = BufferedEventRecorder(client, clock=clock, component="trainmaster-operator")
         manager = Manager(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
             view=cache,
             feed=cache,
             apply=deletions.watch(recorder.apply),
-            recorder=QueuedRecorder(await stack.enter_async_context(queue)),
+            recorder=QueuedRecorder(events),
             clock=clock,
             metrics=metrics,
             effects={} if keeper is None else {ARCHIVE: keeper.archive},
@@ -231,7 +240,35 @@ def list_collections(operated: Sequence[Controller], settings: OperatorSettings)
     return list(dict.fromkeys(found))
 
 
-async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> StatusKeys:
+async def enter_webhooks(
+    stack: AsyncExitStack, client: Client, cache: WatchCache, settings: OperatorSettings, clock: Clock
+) -> Webhooks | None:
+    if settings.webhooks is None or settings.companion:
+        return None
+    serving = serving_webhooks(client, cache, settings.webhooks, clock, namespace=settings.namespace)
+    return await stack.enter_async_context(serving)
+
+
+async def enter_lead(
+    stack: AsyncExitStack, client: HttpClient, settings: OperatorSettings, clock: Clock, ids: Ids
+) -> tuple[HttpClient, BufferedEventRecorder]:
+    """Returns as the leader: a client for what only a leader may write, and the recorder of its events.
+
+    The recorder ends after the lease was given back, because writing what is left may take a while."""
+    component = "trainmaster-operator"
+    if not settings.lease_namespace:
+        alone = BufferedEventRecorder(client, clock=clock, component=component)
+        return client, await stack.enter_async_context(alone)
+    name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
+    identity = LeaseSettings(settings.lease_namespace, name, build_identity(ids), settings.lease_times)
+    lease = Lease(client, identity, clock=clock, ids=ids)
+    events = BufferedEventRecorder(client.fenced(lease.check_reports), clock=clock, component=component)
+    await stack.enter_async_context(events)
+    await stack.enter_async_context(lease.held())
+    return client.fenced(lease.check), events
+
+
+async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> ServerKeys:
     host = urlsplit(progress.url).hostname or ""
     return await ensure_keys(client, progress.namespace, [host], clock)
 
@@ -327,22 +364,34 @@ def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, lo
     """Runs until SIGTERM or SIGINT. Raises LeaseLost when another process has taken over."""
     logs.setup(level=log_level, form=log_form)
     with asyncio.Runner(loop_factory=find_loop_factory(True)) as runner:
-        runner.run(_work_until_stopped(config, settings))
+        runner.run(_run(config, settings))
 
 
-async def _work_until_stopped(config: ClusterConfig, settings: OperatorSettings) -> None:
+async def _run(config: ClusterConfig, settings: OperatorSettings) -> None:
     clock = SystemClock()
     client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
     try:
-        with stop_on_signals() as stop:
-            # In a separate task: a stop must also end waiting for the cluster and for the lease.
-            async with Scope("operator") as scope:
-                scope.spawn_forever(_work(client, settings, clock), name="operator.work")
-                log.info("stopping", extra={"action": "operator.stopping", "signal": await stop.wait()})
+        await work_until_stopped(client, settings, clock)
     finally:
         await client.close()
 
 
-async def _work(client: Client, settings: OperatorSettings, clock: Clock) -> None:
+def _nothing() -> None:
+    return None
+
+
+async def work_until_stopped(
+    client: HttpClient, settings: OperatorSettings, clock: Clock, *, on_ready: Callable[[], None] = _nothing
+) -> None:
+    """Returns after a signal; `on_ready` is called once it leads and works."""
+    with stop_on_signals() as stop:
+        # In a separate task: a stop must also end waiting for the cluster and for the lease.
+        async with Scope("operator") as scope:
+            scope.spawn_forever(_work(client, settings, clock, on_ready), name="operator.work")
+            log.info("stopping", extra={"action": "operator.stopping", "signal": await stop.wait()})
+
+
+async def _work(client: HttpClient, settings: OperatorSettings, clock: Clock, on_ready: Callable[[], None]) -> None:
     async with running_operator(client, settings, clock=clock, ids=SystemIds()):
+        on_ready()
         await asyncio.get_running_loop().create_future()

@@ -16,6 +16,8 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import GROUP
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, PyTorchJob, V1Job
 from trainmaster.operator.status_keys import SECRET
+from trainmaster.operator.webhooks import rotation
+from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 
 NAME = "trainmaster-operator"
 NAMESPACE = "trainmaster-system"
@@ -99,7 +101,15 @@ RULES: list[Object] = [
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
     # To authenticate progress reports, and for the status server's certificate.
     {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["update"]},
+    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET, rotation.SECRET], "verbs": ["update"]},
+    # To keep `caBundle` of our webhooks right, and to find out whether a priority class exists.
+    {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+        "resourceNames": [WEBHOOKS],
+        "verbs": [*_READ, "update"],
+    },
+    {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get"]},
     # Required to set owner references that block deletion, where that is checked.
     {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/finalizers"], "verbs": ["update"]},
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": [*_READ, "create", "patch", "delete"]},

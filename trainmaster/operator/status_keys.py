@@ -9,18 +9,14 @@ jobs get the new CA through their ConfigMap. The CA's key is not kept, because n
 from __future__ import annotations
 
 import base64
-import ssl
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations, read_fields
 from trainmaster.api.resources import SECRETS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound
-from trainmaster.auth.pki import Pki
+from trainmaster.auth.pki import ServerKeys, issue_server_keys
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock, format_time
 
@@ -32,25 +28,7 @@ _PARTS = ("ca.crt", "tls.crt", "tls.key")
 _TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class StatusKeys:
-    ca: str
-    certificate: str
-    key: str
-
-    def build_tls(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        with tempfile.TemporaryDirectory() as folder:
-            # The library reads files only; they are deleted before anybody connects.
-            place = Path(folder, "pair.pem")
-            place.touch(0o600)
-            place.write_text(self.certificate + self.key)
-            context.load_cert_chain(place)
-        return context
-
-
-async def ensure_keys(client: Client, namespace: str, names: Sequence[str], clock: Clock) -> StatusKeys:
+async def ensure_keys(client: Client, namespace: str, names: Sequence[str], clock: Clock) -> ServerKeys:
     """The keys in the Secret, created or renewed if necessary. Several replicas agree on one."""
     for _ in range(_TRIES):
         try:
@@ -79,19 +57,19 @@ def _is_good(secret: Object, names: Sequence[str], clock: Clock) -> bool:
 
 
 def _build(namespace: str, names: Sequence[str], clock: Clock) -> Object:
-    with tempfile.TemporaryDirectory() as folder:
-        pki = Pki(Path(folder), clock)
-        pki.ensure(names)
-        files = dict(zip(_PARTS, (pki.ca.certificate, pki.server.certificate, pki.server.key), strict=True))
-        data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in files.items()}
+    keys = issue_server_keys(names, clock, _DAYS)
+    data = {
+        name: base64.b64encode(text.encode()).decode()
+        for name, text in zip(_PARTS, (keys.ca, keys.certificate, keys.key), strict=True)
+    }
     expires = format_time(clock.now() + timedelta(days=_DAYS))
     marks = {_EXPIRES: expires, _NAMES: _join(names)}
     meta = {"name": SECRET, "namespace": namespace, "annotations": marks}
     return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": data}
 
 
-def _read(secret: Object) -> StatusKeys:
-    return StatusKeys(*(base64.b64decode(secret["data"][part]).decode() for part in _PARTS))
+def _read(secret: Object) -> ServerKeys:
+    return ServerKeys(*(base64.b64decode(secret["data"][part]).decode() for part in _PARTS))
 
 
 def _join(names: Sequence[str]) -> str:

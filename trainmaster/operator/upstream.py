@@ -19,6 +19,7 @@ from trainmaster.client.contract import Client, ListOptions
 from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
+from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,8 @@ async def check_no_other_owner(client: Client, models: Sequence[type[V1Job]], na
     served = frozenset[str]().union(*(operator.schemes for operator in operators))
     unserved = [model for model in models if model.framework.singular not in served]
     for configuration in await _list_all(client, VALIDATING_WEBHOOK_CONFIGURATIONS):
-        names = list(_list_webhooks(configuration, unserved))
+        is_ours = configuration["metadata"]["name"] == WEBHOOKS
+        names = [] if is_ours else list(_list_webhooks(configuration, unserved))
         if names:
             raise OSError(_explain_webhooks(configuration["metadata"]["name"], names))
 

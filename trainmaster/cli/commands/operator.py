@@ -22,6 +22,7 @@ from trainmaster.client.kubeconfig import ConfigError, choose_config
 
 if TYPE_CHECKING:
     from trainmaster.jobs.models.v1jobs import V1Job
+    from trainmaster.operator.webhooks.serving import WebhookSettings
 
 T = TypeVar("T")
 _SYSTEM_NAMESPACE = "trainmaster-system"
@@ -65,6 +66,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-progress", action="store_true", help="do not give Pods an address to report progress to")
     parser.add_argument(
+        "--webhook-url",
+        default="",
+        metavar="URL",
+        help="URL at which API servers reach the admission webhooks (default: the Service of this operator if it runs "
+        "in a Pod, else off)",
+    )
+    parser.add_argument(
+        "--webhook-port", type=int, default=9443, metavar="N", help="port for the webhooks (default: %(default)s)"
+    )
+    parser.add_argument("--no-webhook", action="store_true", help="do not serve admission webhooks")
+    parser.add_argument(
+        "--webhook-cert-dir",
+        default="",
+        metavar="DIR",
+        help="directory with tls.crt and tls.key of the webhooks, kept current by cert-manager, for example (default: "
+        "a certificate of our own in a Secret)",
+    )
+    parser.add_argument(
+        "--webhook-client-ca",
+        default="",
+        metavar="FILE",
+        help="only accept reviews from holders of a certificate of this CA (default: from whoever reaches the port)",
+    )
+    parser.add_argument(
         "--v1-jobs",
         default="",
         metavar="KINDS",
@@ -102,6 +127,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
     # Imported here, as in `up`, because the controllers would slow down every other command.
+    from trainmaster.api.status import StatusError
     from trainmaster.engine import lease
     from trainmaster.operator import mode as operator
 
@@ -113,6 +139,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         history=Path(options.history) if options.history else None,
         metrics_port=options.metrics_port,
         progress=_decide_progress(options, context, operator.ProgressSettings),
+        webhooks=_decide_webhooks(options, context),
         v1_jobs=_read_v1_jobs(options),
         gang_scheduler=options.gang_scheduler_name,
     )
@@ -121,6 +148,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         operator.run(config, settings, log_level=options.log_level, log_form=options.log_form)
     except OSError as error:
         raise exits.Failure(str(error)) from None
+    except StatusError as error:
+        raise exits.Failure(f"the cluster refused what the operator needs at its start: {error}") from None
     except lease.LeaseLost as error:
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
     return exits.OK
@@ -146,10 +175,39 @@ def _decide_progress(options: argparse.Namespace, context: CommandContext, make:
     url, namespace = options.progress_url, options.lease_namespace
     if options.no_progress or options.companion:
         return None
-    if url and not (url.startswith("https://") and urlsplit(url).hostname):
-        raise exits.Failure(f"--progress-url {url}: it must be https://NAME:PORT", exits.USAGE)
-    if not url and context.environ.get("KUBERNETES_SERVICE_HOST") and not options.kubeconfig:
+    _check_url("--progress-url", url)
+    if not url and _is_in_pod(options, context):
         from trainmaster.operator import manifests
 
         url = manifests.build_progress_url(namespace, options.progress_port)
     return make(url.rstrip("/"), namespace, port=options.progress_port) if url else None
+
+
+def _decide_webhooks(options: argparse.Namespace, context: CommandContext) -> WebhookSettings | None:
+    """Webhooks are on if API servers can reach this process, which is known as for progress reports."""
+    from trainmaster.operator.rights import NAME
+    from trainmaster.operator.webhooks.serving import WebhookSettings
+
+    url, namespace = options.webhook_url, options.lease_namespace
+    if options.no_webhook or options.companion:
+        return None
+    _check_url("--webhook-url", url)
+    if not url and not _is_in_pod(options, context):
+        return None
+    service = f"{NAME}.{namespace}.svc"
+    return WebhookSettings(
+        namespace,
+        (str(urlsplit(url).hostname),) if url else (service, f"{service}.cluster.local"),
+        port=options.webhook_port,
+        directory=Path(options.webhook_cert_dir) if options.webhook_cert_dir else None,
+        client_ca=Path(options.webhook_client_ca) if options.webhook_client_ca else None,
+    )
+
+
+def _check_url(flag: str, url: str) -> None:
+    if url and not (url.startswith("https://") and urlsplit(url).hostname):
+        raise exits.Failure(f"{flag} {url}: it must be https://NAME:PORT", exits.USAGE)
+
+
+def _is_in_pod(options: argparse.Namespace, context: CommandContext) -> bool:
+    return bool(context.environ.get("KUBERNETES_SERVICE_HOST")) and not options.kubeconfig

@@ -1,0 +1,101 @@
+"""Keeps `caBundle` of both webhook configurations right: the CAs of our own certificate. For the leader.
+
+Nothing else in the configurations is touched; it belongs to whoever installed them. A configuration into which
+cert-manager injects a CA is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from typing import NoReturn
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.reading import list_items, read_annotations, read_text
+from trainmaster.api.resources import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
+from trainmaster.api.status import Conflict, StatusError
+from trainmaster.client.contract import Client, WatchEvent
+from trainmaster.client.follow import follow
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.scopes import Scope
+from trainmaster.operator.webhooks.configurations import NAME
+from trainmaster.operator.webhooks.keys import SecretKeys
+
+log = logging.getLogger(__name__)
+
+CONFIGURATIONS = (MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS)
+_PAUSE_SECONDS = 1.0
+"""Between two looks, so that two who disagree do not keep the API server busy."""
+_INJECTED = "cert-manager.io/inject-"
+
+
+class BundleKeeper:
+    def __init__(self, client: Client, keys: SecretKeys, clock: Clock) -> None:
+        self._client = client
+        self._keys = keys
+        self._clock = clock
+        self._found: dict[GVR, Object | None] = {}
+        """As last seen; None: it does not exist."""
+        self._news = asyncio.Event()
+
+    async def run(self) -> NoReturn:
+        self._keys.notices.append(self._news.set)
+        try:
+            async with Scope("bundles") as scope:
+                for gvr in CONFIGURATIONS:
+                    scope.spawn_forever(self._follow(gvr), name=f"bundles.{gvr.plural}")
+                while True:
+                    await self._news.wait()
+                    self._news.clear()
+                    for gvr, found in tuple(self._found.items()):
+                        if found is not None and not await self._repair(gvr, found):
+                            self._news.set()
+                    await self._clock.sleep(_PAUSE_SECONDS)
+        finally:
+            self._keys.notices.remove(self._news.set)
+        raise AssertionError("not reached")
+
+    async def _follow(self, gvr: GVR) -> NoReturn:
+        async def begin(items: list[Object]) -> None:
+            self._note(gvr, items[0] if items else None)
+
+        async def change(event: WatchEvent) -> None:
+            self._note(gvr, None if event.type == "DELETED" else event.object)
+
+        await follow(self._client, self._clock, gvr, begin, change, field_selector=f"metadata.name={NAME}")
+
+    def _note(self, gvr: GVR, found: Object | None) -> None:
+        if found is None and self._found.get(gvr, {}) is not None:
+            text = f"there is no {gvr.plural.removesuffix('s')} {NAME}: nothing is checked when jobs are written"
+            log.warning(text, extra={"action": "webhooks.missing", "what": gvr.plural})
+        self._found[gvr] = found
+        self._news.set()
+
+    async def _repair(self, gvr: GVR, found: Object) -> bool:
+        """False if it has to be tried again."""
+        keys = self._keys.keys
+        wanted = None if keys is None else repair(found, base64.b64encode(keys.bundle.encode()).decode())
+        if wanted is None:
+            return True
+        try:
+            await self._client.update(gvr, wanted)
+        except Conflict:
+            # The watch shows the newer one.
+            return True
+        except (StatusError, OSError) as error:
+            log.warning("caBundle not written", extra={"action": "webhooks.bundle", "error": str(error)})
+            return False
+        log.info("caBundle written", extra={"action": "webhooks.bundle", "what": gvr.plural})
+        return True
+
+
+def repair(configuration: Object, bundle: str) -> Object | None:
+    """The configuration with this `caBundle` in every webhook; None if it has it already, or it is not ours to set."""
+    if any(key.startswith(_INJECTED) for key in read_annotations(configuration)):
+        return None
+    webhooks = list_items(configuration, "webhooks")
+    if all(read_text(hook, "clientConfig", "caBundle") == bundle for hook in webhooks):
+        return None
+    repaired = [{**hook, "clientConfig": {**hook["clientConfig"], "caBundle": bundle}} for hook in webhooks]
+    return {**configuration, "webhooks": repaired}

@@ -1,0 +1,160 @@
+"""Answers reviews with the rules of `api.admission` over the operator's watch cache, as the embedded server does over
+its store; the texts are the same.
+
+The cache may be some milliseconds behind: a runtime that was created right before its TrainJob. So whoever would be
+refused for want of an object that is not cached gets a second look, with the object as the cluster has it now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from copy import deepcopy
+
+from trainmaster.api import status
+from trainmaster.api.admission import reserved, runtimes, writes
+from trainmaster.api.declaring.kinds import Catalogue, Kind
+from trainmaster.api.lifecycle.policy import NAME, NAMESPACE, check_policy
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import CONFIG_MAPS, PRIORITY_CLASSES, TRAIN_JOBS
+from trainmaster.api.spelling import respell
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client.contract import Client
+from trainmaster.client.view import View
+from trainmaster.kit.clock import Clock, format_time
+from trainmaster.operator.webhooks.reviews import DELETE, Review, Verdict, list_changes
+
+_SECONDS = 2.0
+"""For looking again. The API server waits five."""
+_AT_ONCE = 8
+"""So many second looks at a time, so that senders of nonsense cannot make us flood the API server."""
+_EXISTS: Object = {"metadata": {}}
+"""Stands for an object that may exist and that we may not read."""
+_Key = tuple[GVR, str, str]
+
+
+class Examiner:
+    def __init__(self, view: View, client: Client, catalogue: Catalogue, clock: Clock, *, namespace: str = "") -> None:
+        """`namespace`: the only one that the view shows; "" is all."""
+        self._view = view
+        self._client = client
+        self._catalogue = catalogue
+        self._clock = clock
+        self._namespace = namespace
+        self._looks = asyncio.Semaphore(_AT_ONCE)
+
+    def complete(self, review: Review) -> Verdict:
+        """Defaults that only an admission step can fill in. The object has not been validated yet."""
+        kind = self._find_kind(review)
+        if kind is None or not writes.has_rules(kind) or review.operation == DELETE:
+            return Verdict()
+        new = deepcopy(review.new)
+        kind.default(new)
+        writes.complete(kind, new, _respell_old(kind, review), format_time(self._clock.now()))
+        return Verdict(patch=list(list_changes(review.new, new)))
+
+    async def examine(self, review: Review) -> Verdict:
+        if review.gvr == CONFIG_MAPS:
+            return _examine_policy(review)
+        kind = self._find_kind(review)
+        if kind is None or not writes.has_rules(kind):
+            return Verdict()
+        if review.operation == DELETE:
+            return self._examine_deletion(review)
+        old = _respell_old(kind, review)
+        errors = kind.validate(review.new, old)
+        if errors:
+            return Verdict(status.invalid(kind.group, kind.kind, review.name, errors))
+        return await self._examine_write(kind, review.new, old)
+
+    def examine_marks(self, review: Review) -> Verdict:
+        """Labels and annotations that only controllers may set, in a namespace that belongs to a tenant."""
+        kind = self._find_kind(review)
+        if kind is None or review.operation == DELETE:
+            return Verdict()
+        problems = list(reserved.list_added(review.new, review.old, kind.tenants.reserved))
+        return Verdict(reserved.refuse(kind.gvr, review.name, review.namespace, problems) if problems else None)
+
+    def _find_kind(self, review: Review) -> Kind | None:
+        """None for what is not ours to examine; nothing is known about namespaces that are not watched."""
+        if self._namespace and review.namespace not in ("", self._namespace):
+            return None
+        return self._catalogue.find(review.gvr)
+
+    async def _examine_write(self, kind: Kind, new: Object, old: Object | None) -> Verdict:
+        warnings = list(kind.warnings(new, old))
+        lookup = _CacheLookup(self._view)
+        findings = writes.examine(kind, new, old, lookup, embedded=False)
+        if findings.text and lookup.missed:
+            await self._look_again(lookup)
+            findings = writes.examine(kind, new, old, lookup, embedded=False)
+        if findings.text:
+            return Verdict(StatusError(403, "Forbidden", findings.text))
+        return Verdict(warnings=[*warnings, *findings.warnings])
+
+    async def _look_again(self, lookup: _CacheLookup) -> None:
+        """Raises StatusError 503 if the cluster does not answer."""
+        try:
+            async with asyncio.timeout(_SECONDS), self._looks:
+                for key in lookup.missed:
+                    lookup.known[key] = await self._get(*key)
+        except (TimeoutError, OSError):
+            text = "the cluster did not answer when a runtime was looked up; try again"
+            raise StatusError(503, "ServiceUnavailable", text) from None
+
+    async def _get(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        try:
+            return await self._client.get(gvr, name, namespace)
+        except NotFound:
+            return None
+        except StatusError as error:
+            if error.code != 403:
+                raise OSError(error.message) from None
+            return _EXISTS if gvr == PRIORITY_CLASSES else None
+
+    def _examine_deletion(self, review: Review) -> Verdict:
+        runtime = review.old
+        if runtime is None or review.gvr not in writes.RUNTIMES or runtimes.may_always_be_deleted(runtime):
+            return Verdict()
+        return Verdict(
+            runtimes.check_unused(review.gvr, runtime, self._list_users(review, runtime["metadata"]["name"]))
+        )
+
+    def _list_users(self, review: Review, name: str) -> Iterator[str]:
+        for trainjob in self._view.list(TRAIN_JOBS, review.namespace):
+            if runtimes.is_used_by(trainjob, review.gvr, name):
+                yield f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
+
+
+def _examine_policy(review: Review) -> Verdict:
+    if review.operation == DELETE or (review.namespace, review.name) != (NAMESPACE, NAME):
+        return Verdict()
+    errors = check_policy(review.new)
+    return Verdict(status.invalid("", "ConfigMap", NAME, errors) if errors else None)
+
+
+def _respell_old(kind: Kind, review: Review) -> Object | None:
+    return None if review.old is None else respell(kind, review.old, review.new)
+
+
+class _CacheLookup:
+    """The `Lookup` of admission rules in the watch cache."""
+
+    _SECOND_LOOK = frozenset((*writes.RUNTIMES, PRIORITY_CLASSES))
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.known: dict[_Key, Object | None] = {}
+        """What the cluster answered."""
+        self.missed: list[_Key] = []
+        """What was looked for in vain, and is worth another look."""
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        key = (gvr, namespace, name)
+        if key in self.known:
+            return self.known[key]
+        # Never cached for this: any job may name one, and few do.
+        found = None if gvr == PRIORITY_CLASSES else self._view.find(gvr, namespace, name)
+        if found is None and gvr in self._SECOND_LOOK:
+            self.missed.append(key)
+        return found
