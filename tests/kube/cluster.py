@@ -35,6 +35,16 @@ USERS = {
 }
 
 
+_AUDIT_LOG = "audit.log"
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "None", "verbs": ["get", "list", "watch"]}, {"level": "Metadata"}],
+}
+"""Writes only, without their content."""
+
+
 @dataclass(frozen=True)
 class Parts:
     """What to start beside etcd and kube-apiserver."""
@@ -103,6 +113,13 @@ class KubeCluster:
     @property
     def kubeconfig(self) -> Path:
         return self.work / "admin.kubeconfig"
+
+    def read_audit(self, namespace: str) -> list[dict[str, Any]]:
+        """The writes in a namespace that the API server has answered so far: who, what, when, and the answer's code."""
+        with (self.work / _AUDIT_LOG).open() as lines:
+            # The last line may not be complete yet.
+            found = [json.loads(line) for line in lines if f'"{namespace}"' in line and line.endswith("\n")]
+        return [event for event in found if event["objectRef"].get("namespace") == namespace]
 
     def issue(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
         """A client certificate: (certificate, key)."""
@@ -246,7 +263,10 @@ class KubeCluster:
             # A loopback address may not stand in Endpoints, so nothing publishes the server there.
             "endpoint-reconciler-type": "none",
             "allow-privileged": "true",
+            "audit-policy-file": "audit-policy.json",
+            "audit-log-path": _AUDIT_LOG,
         }
+        (self.work / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
         self.start_program("kube-apiserver", [f"--{flag}={value}" for flag, value in flags.items()])
 
     def _start_core(self, name: str, extra: list[str]) -> None:
