@@ -90,9 +90,9 @@ async def describe_settled(stage: Stage) -> dict[str, Object]:
         await asyncio.sleep(2.5)
 
 
-async def play_kill(cluster: KubeCluster, logs: Path, number: int) -> dict[str, Object]:
+async def play_kill(cluster: KubeCluster, logs: Path, number: int, **leaders: Any) -> dict[str, Object]:
     """How the job of a leader ended that was killed after its n-th write; 0: never."""
-    async with running_pair(cluster, logs, kill_after=number) as pair:
+    async with running_pair(cluster, logs, kill_after=number, **leaders) as pair:
         await pair.stage.submit()
         if number:
             assert await asyncio.to_thread(pair.leader.wait) == -signal.SIGKILL
@@ -102,11 +102,11 @@ async def play_kill(cluster: KubeCluster, logs: Path, number: int) -> dict[str, 
         return await describe_settled(pair.stage)
 
 
-def check_kills(cluster: KubeCluster, logs: Path, numbers: list[int]) -> None:
+def check_kills(cluster: KubeCluster, logs: Path, numbers: list[int], **leaders: Any) -> None:
     """All at the same time, and beside them one that is left alone."""
 
     async def play() -> list[dict[str, Object]]:
-        return await asyncio.gather(*(play_kill(cluster, logs, number) for number in (0, *numbers)))
+        return await asyncio.gather(*(play_kill(cluster, logs, number, **leaders) for number in (0, *numbers)))
 
     peace, *found = asyncio.run(play())
     assert [list_differences(peace, each) for each in found] == [[] for _ in numbers]
@@ -119,10 +119,14 @@ def test_a_leader_that_is_killed_after_a_write_is_followed_by_another(
 
 
 def test_a_leader_that_stood_still_sends_nothing_more(seam_cluster: KubeCluster, tmp_path: Path) -> None:
-    """It has a lot to do when it is stopped, and has to leave all of that to the other."""
+    check_stop(seam_cluster, tmp_path)
+
+
+def check_stop(cluster: KubeCluster, logs: Path, **leaders: Any) -> None:
+    """A leader has a lot to do when it is stopped, and has to leave all of that to the other."""
 
     async def play() -> None:
-        async with running_pair(seam_cluster, tmp_path) as pair:
+        async with running_pair(cluster, logs, **leaders) as pair:
             names = [f"job-{number}" for number in range(_MANY)]
             for name in names:
                 await pair.stage.submit(make_trainjob(name=name, nodes=1))

@@ -82,7 +82,7 @@ class HttpClient:
         check: Check | None = None,
     ) -> None:
         self._config = config
-        self._check = check
+        self._fence = check
         self._observe = observe
         self._clock = clock or SystemClock()
         self._user_agent = user_agent
@@ -137,10 +137,10 @@ class HttpClient:
         payload = self._payload(method, path, query or {}, body, content_type)
         for attempt in range(_RETRIES + 1):
             try:
-                if self._check is None or method == "GET":
+                if self._fence is None or method == "GET":
                     answer = await self._transport.exchange(payload, repeatable=method == "GET")
                 else:
-                    answer = await self._transport.exchange(payload, repeatable=False, check=self._check)
+                    answer = await self._transport.exchange(payload, repeatable=False, check=self._fence)
             except TransportError as error:
                 raise Unreachable(str(error), sent=isinstance(error, Interrupted)) from error
             if self._observe is not None:
@@ -256,7 +256,7 @@ class HttpClient:
         """Every answer over HTTP is durable."""
 
     def as_user(self, identity: ActingIdentity) -> HttpClient:
-        return self._derive(identity, self._check)
+        return self._derive(identity, self._fence)
 
     def fenced(self, check: Check) -> HttpClient:
         """The same server and user. `check` is called right before each write is sent, and raises StatusError if it

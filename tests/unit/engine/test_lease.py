@@ -197,7 +197,7 @@ def test_a_leader_that_could_not_give_its_lease_back_tells_nothing_more() -> Non
         async with running_cluster() as cluster:
             client = Breakable(cluster.client)
             settings = LeaseSettings("default", "operator", "first")
-            lease = Lease(client, settings, clock=cluster.clock, ids=SeededIds(1))  # type: ignore[arg-type]  # passes on
+            lease = Lease(client, settings, clock=cluster.clock, ids=SeededIds(1))
             async with lease.held():
                 client.broken = True
             refuse_writes(lease)

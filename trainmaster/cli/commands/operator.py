@@ -62,9 +62,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="URL for progress reports of Pods (default: the Service of this operator if it runs in a Pod, else off)",
     )
     parser.add_argument(
-        "--progress-port", type=int, default=10443, metavar="N", help="port for progress reports (default: %(default)s)"
+        "--progress-port",
+        type=_parse_port,
+        default=10443,
+        metavar="N",
+        help="port for progress reports (default: %(default)s)",
     )
     parser.add_argument("--no-progress", action="store_true", help="do not give Pods an address to report progress to")
+    _add_webhook_arguments(parser)
+    parser.add_argument(
+        "--v1-jobs",
+        default="",
+        metavar="KINDS",
+        help="also run these kinds of kubeflow.org/v1, in place of training-operator: all, or pytorchjob,tfjob,...",
+    )
+    parser.add_argument(
+        "--gang-scheduler-name",
+        default="",
+        metavar="NAME",
+        help="create a PodGroup for each job of --v1-jobs: volcano, or the name of a scheduler with the coscheduling "
+        "plugin",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=_parse_port,
+        default=0,
+        metavar="N",
+        help="port for GET /metrics over plain HTTP (default: none)",
+    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-form", default="text", choices=("text", "json"))
+    parser.add_argument(
+        "--print-manifests", action="store_true", help="print the manifests for kubectl apply -f -, and exit"
+    )
+
+
+def _add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--webhook-url",
         default="",
@@ -73,7 +106,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "in a Pod, else off)",
     )
     parser.add_argument(
-        "--webhook-port", type=int, default=9443, metavar="N", help="port for the webhooks (default: %(default)s)"
+        "--webhook-port",
+        type=_parse_port,
+        default=9443,
+        metavar="N",
+        help="port for the webhooks (default: %(default)s)",
     )
     parser.add_argument("--no-webhook", action="store_true", help="do not serve admission webhooks")
     parser.add_argument(
@@ -89,27 +126,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="only accept reviews from holders of a certificate of this CA (default: from whoever reaches the port)",
     )
-    parser.add_argument(
-        "--v1-jobs",
-        default="",
-        metavar="KINDS",
-        help="also run these kinds of kubeflow.org/v1, in place of training-operator: all, or pytorchjob,tfjob,...",
-    )
-    parser.add_argument(
-        "--gang-scheduler-name",
-        default="",
-        metavar="NAME",
-        help="create a PodGroup for each job of --v1-jobs: volcano, or the name of a scheduler with the coscheduling "
-        "plugin",
-    )
-    parser.add_argument(
-        "--metrics-port", type=int, default=0, metavar="N", help="port for GET /metrics over plain HTTP (default: none)"
-    )
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    parser.add_argument("--log-form", default="text", choices=("text", "json"))
-    parser.add_argument(
-        "--print-manifests", action="store_true", help="print the manifests for kubectl apply -f -, and exit"
-    )
+
+
+def _parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: it must be a number up to 65535")
+    return int(text)
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

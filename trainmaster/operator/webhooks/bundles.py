@@ -17,6 +17,7 @@ from trainmaster.api.resources import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATIN
 from trainmaster.api.status import Conflict, StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.webhooks.configurations import NAME
@@ -25,8 +26,8 @@ from trainmaster.operator.webhooks.keys import SecretKeys
 log = logging.getLogger(__name__)
 
 CONFIGURATIONS = (MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS)
-_PAUSE_SECONDS = 1.0
-"""Between two looks, so that two who disagree do not keep the API server busy."""
+_PAUSE = BackoffPolicy(first=1.0, cap=60.0)
+"""Between two looks, so that two who disagree do not keep the API server busy; longer if writing fails."""
 _INJECTED = "cert-manager.io/inject-"
 
 
@@ -45,16 +46,17 @@ class BundleKeeper:
             async with Scope("bundles") as scope:
                 for gvr in CONFIGURATIONS:
                     scope.spawn_forever(self._follow(gvr), name=f"bundles.{gvr.plural}")
+                failures = 0
                 while True:
                     await self._news.wait()
                     self._news.clear()
-                    for gvr, found in tuple(self._found.items()):
-                        if found is not None and not await self._repair(gvr, found):
-                            self._news.set()
-                    await self._clock.sleep(_PAUSE_SECONDS)
+                    results = [await self._repair(*pair) for pair in tuple(self._found.items())]
+                    failures = 0 if all(results) else failures + 1
+                    await self._clock.sleep(_PAUSE.delay(failures + 1))
+                    if failures:
+                        self._news.set()
         finally:
             self._keys.notices.remove(self._news.set)
-        raise AssertionError("not reached")
 
     async def _follow(self, gvr: GVR) -> NoReturn:
         async def begin(items: list[Object]) -> None:
@@ -72,10 +74,12 @@ class BundleKeeper:
         self._found[gvr] = found
         self._news.set()
 
-    async def _repair(self, gvr: GVR, found: Object) -> bool:
+    async def _repair(self, gvr: GVR, found: Object | None) -> bool:
         """False if it has to be tried again."""
         keys = self._keys.keys
-        wanted = None if keys is None else repair(found, base64.b64encode(keys.bundle.encode()).decode())
+        if keys is None or found is None:
+            return True
+        wanted = repair(found, base64.b64encode(keys.bundle.encode()).decode())
         if wanted is None:
             return True
         try:

@@ -22,7 +22,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.kit.clock import Clock, format_time
-from trainmaster.operator.webhooks.reviews import DELETE, Review, Verdict, list_changes
+from trainmaster.operator.webhooks.reviews import DELETE, Review, ReviewVerdict, list_changes
 
 _SECONDS = 2.0
 """For looking again. The API server waits five."""
@@ -43,37 +43,37 @@ class Examiner:
         self._namespace = namespace
         self._looks = asyncio.Semaphore(_AT_ONCE)
 
-    def complete(self, review: Review) -> Verdict:
+    def complete(self, review: Review) -> ReviewVerdict:
         """Defaults that only an admission step can fill in. The object has not been validated yet."""
         kind = self._find_kind(review)
         if kind is None or not writes.has_rules(kind) or review.operation == DELETE:
-            return Verdict()
+            return ReviewVerdict()
         new = deepcopy(review.new)
         kind.default(new)
         writes.complete(kind, new, _respell_old(kind, review), format_time(self._clock.now()))
-        return Verdict(patch=list(list_changes(review.new, new)))
+        return ReviewVerdict(patch=list(list_changes(review.new, new)))
 
-    async def examine(self, review: Review) -> Verdict:
+    async def examine(self, review: Review) -> ReviewVerdict:
         if review.gvr == CONFIG_MAPS:
             return _examine_policy(review)
         kind = self._find_kind(review)
         if kind is None or not writes.has_rules(kind):
-            return Verdict()
+            return ReviewVerdict()
         if review.operation == DELETE:
             return self._examine_deletion(review)
         old = _respell_old(kind, review)
         errors = kind.validate(review.new, old)
         if errors:
-            return Verdict(status.invalid(kind.group, kind.kind, review.name, errors))
+            return ReviewVerdict(status.invalid(kind.group, kind.kind, review.name, errors))
         return await self._examine_write(kind, review.new, old)
 
-    def examine_marks(self, review: Review) -> Verdict:
+    def examine_marks(self, review: Review) -> ReviewVerdict:
         """Labels and annotations that only controllers may set, in a namespace that belongs to a tenant."""
         kind = self._find_kind(review)
         if kind is None or review.operation == DELETE:
-            return Verdict()
+            return ReviewVerdict()
         problems = list(reserved.list_added(review.new, review.old, kind.tenants.reserved))
-        return Verdict(reserved.refuse(kind.gvr, review.name, review.namespace, problems) if problems else None)
+        return ReviewVerdict(reserved.refuse(kind.gvr, review.name, review.namespace, problems) if problems else None)
 
     def _find_kind(self, review: Review) -> Kind | None:
         """None for what is not ours to examine; nothing is known about namespaces that are not watched."""
@@ -81,7 +81,7 @@ class Examiner:
             return None
         return self._catalogue.find(review.gvr)
 
-    async def _examine_write(self, kind: Kind, new: Object, old: Object | None) -> Verdict:
+    async def _examine_write(self, kind: Kind, new: Object, old: Object | None) -> ReviewVerdict:
         warnings = list(kind.warnings(new, old))
         lookup = _CacheLookup(self._view)
         findings = writes.examine(kind, new, old, lookup, embedded=False)
@@ -89,8 +89,8 @@ class Examiner:
             await self._look_again(lookup)
             findings = writes.examine(kind, new, old, lookup, embedded=False)
         if findings.text:
-            return Verdict(StatusError(403, "Forbidden", findings.text))
-        return Verdict(warnings=[*warnings, *findings.warnings])
+            return ReviewVerdict(StatusError(403, "Forbidden", findings.text))
+        return ReviewVerdict(warnings=[*warnings, *findings.warnings])
 
     async def _look_again(self, lookup: _CacheLookup) -> None:
         """Raises StatusError 503 if the cluster does not answer."""
@@ -112,11 +112,11 @@ class Examiner:
                 raise OSError(error.message) from None
             return _EXISTS if gvr == PRIORITY_CLASSES else None
 
-    def _examine_deletion(self, review: Review) -> Verdict:
+    def _examine_deletion(self, review: Review) -> ReviewVerdict:
         runtime = review.old
         if runtime is None or review.gvr not in writes.RUNTIMES or runtimes.may_always_be_deleted(runtime):
-            return Verdict()
-        return Verdict(
+            return ReviewVerdict()
+        return ReviewVerdict(
             runtimes.check_unused(review.gvr, runtime, self._list_users(review, runtime["metadata"]["name"]))
         )
 
@@ -126,11 +126,11 @@ class Examiner:
                 yield f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
 
 
-def _examine_policy(review: Review) -> Verdict:
+def _examine_policy(review: Review) -> ReviewVerdict:
     if review.operation == DELETE or (review.namespace, review.name) != (NAMESPACE, NAME):
-        return Verdict()
+        return ReviewVerdict()
     errors = check_policy(review.new)
-    return Verdict(status.invalid("", "ConfigMap", NAME, errors) if errors else None)
+    return ReviewVerdict(status.invalid("", "ConfigMap", NAME, errors) if errors else None)
 
 
 def _respell_old(kind: Kind, review: Review) -> Object | None:

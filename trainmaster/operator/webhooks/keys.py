@@ -13,6 +13,7 @@ import logging
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,6 +23,7 @@ from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusErro
 from trainmaster.auth.pki import ServerKeys, issue_server_keys
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.operator import tls
 from trainmaster.operator.webhooks.rotation import (
@@ -39,7 +41,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 10.0
 """How often a mounted directory is looked at; nothing tells a process of a change in a mounted Secret."""
-_RETRY_SECONDS = 2.0
+_RETRY = BackoffPolicy(first=2.0, cap=60.0)
 _TRIES = 5
 
 
@@ -63,6 +65,11 @@ class SecretKeys:
         """As last seen; None if the Secret is gone or cannot be read. The context then stays what it was."""
         self.notices: list[Callable[[], None]] = []
         """Called after every change."""
+
+    @property
+    def expires(self) -> datetime | None:
+        """When the certificate that serves expires."""
+        return None if self.keys is None else self.keys.expires
 
     async def start(self) -> None:
         """Returns once there is a certificate, which is made if necessary; several replicas agree on one."""
@@ -100,11 +107,16 @@ class SecretKeys:
         """For the leader: takes every step of a rotation when its time has come. `client` is the leader's."""
         news = asyncio.Event()
         self.notices.append(news.set)
+        failures = 0
         try:
             while True:
                 news.clear()
                 step = self._decide()
-                wait = step.wait if step.keys is None else await self._try_to_store(client, step)
+                wait = step.wait
+                if step.keys is not None:
+                    # The watch shows what was stored, or what somebody else was quicker to store.
+                    failures = 0 if await self._try_to_store(client, step) else failures + 1
+                    wait = _RETRY.delay(failures + 1)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await news.wait()
@@ -118,18 +130,16 @@ class SecretKeys:
     def _issue(self) -> ServerKeys:
         return issue_server_keys(self._names, self._clock, self._times.days)
 
-    async def _try_to_store(self, client: Client, step: RotationStep) -> float:
-        """How long to wait for news before the next attempt."""
+    async def _try_to_store(self, client: Client, step: RotationStep) -> bool:
         try:
             await self._store(client, step)
         except (AlreadyExists, Conflict):
-            # Somebody else was first; the watch will show it.
-            return _RETRY_SECONDS
+            return True
         except (StatusError, OSError) as error:
             log.warning("certificate not stored", extra={"action": "webhooks.certificate", "error": str(error)})
-            return _RETRY_SECONDS
+            return False
         log.info(step.what, extra={"action": "webhooks.certificate", "secret": f"{self._namespace}/{SECRET}"})
-        return _RETRY_SECONDS
+        return True
 
     async def _store(self, client: Client, step: RotationStep) -> None:
         assert step.keys is not None
@@ -180,6 +190,12 @@ class MountedKeys:
         except ssl.SSLError as error:
             raise OSError(f"{directory}: tls.crt and tls.key are not a certificate and its key: {error}") from None
         self._served = (certificate, key)
+
+    @property
+    def expires(self) -> datetime | None:
+        from cryptography import x509  # noqa: PLC0415 - takes a while, and few operators have such a directory
+
+        return x509.load_pem_x509_certificate(self._served[0].encode()).not_valid_after_utc
 
     def _read(self) -> tuple[str, str]:
         return (self._directory / "tls.crt").read_text(), (self._directory / "tls.key").read_text()

@@ -41,7 +41,7 @@ class Review:
 
 
 @dataclass(slots=True)
-class Verdict:
+class ReviewVerdict:
     """The result of a review."""
 
     error: StatusError | None = None
@@ -86,7 +86,7 @@ def _take_object(fields: Object, name: str) -> Object:
     return found
 
 
-def build_answer(review: Review, verdict: Verdict) -> Object:
+def build_answer(review: Review, verdict: ReviewVerdict) -> Object:
     response: Object = {"uid": review.uid, "allowed": verdict.error is None}
     if verdict.error is not None:
         response["status"] = verdict.error.to_object()

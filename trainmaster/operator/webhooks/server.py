@@ -28,7 +28,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.operator.status_server import encode_answer
 from trainmaster.operator.webhooks.configurations import DEFAULT_PATH, RESERVED_PATH, VALIDATE_PATH
 from trainmaster.operator.webhooks.examiner import Examiner
-from trainmaster.operator.webhooks.reviews import Review, Verdict, build_answer, parse
+from trainmaster.operator.webhooks.reviews import Review, ReviewVerdict, build_answer, parse
 
 log = logging.getLogger(__name__)
 
@@ -98,15 +98,15 @@ class WebhookServer(EdgeServer[IncomingRequest]):
         try:
             return build_answer(review, await self._examine(path, review))
         except StatusError as error:
-            return build_answer(review, Verdict(error))
+            return build_answer(review, ReviewVerdict(error))
         except Exception as error:
             # The rules rely on what the API server checks before. What it did not send can have any shape.
             if self._complaints.take("review"):
                 log.exception("review failed", extra={"action": "webhooks.failed", "resource": review.gvr.qualified})
             text = f"the object could not be examined ({type(error).__name__}); the log of the operator says where"
-            return build_answer(review, Verdict(StatusError(500, "InternalError", text)))
+            return build_answer(review, ReviewVerdict(StatusError(500, "InternalError", text)))
 
-    async def _examine(self, path: str, review: Review) -> Verdict:
+    async def _examine(self, path: str, review: Review) -> ReviewVerdict:
         if path == DEFAULT_PATH:
             return self._examiner.complete(review)
         if path == RESERVED_PATH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Awaitable, Callable
@@ -45,15 +46,18 @@ JOB: Object = {
 
 
 class Cluster:
-    """What the API server has; `answers` overrides what GET says."""
+    """What the API server has, whether or not the cache shows it."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[GVR, str], Object] = {}
         self.asked: list[tuple[str, str]] = []
         self.failure: Exception | None = None
+        self.hangs = False
 
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         self.asked.append((gvr.plural, name))
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
         if self.failure is not None:
             raise self.failure
         found = self.objects.get((gvr, name))
@@ -165,6 +169,25 @@ def test_a_cluster_that_does_not_answer_refuses_for_now() -> None:
             503,
             "the cluster did not answer when a runtime was looked up; try again",
         )
+
+    run(test)
+
+
+def test_few_questions_are_asked_at_a_time_and_nobody_waits_long() -> None:
+    async def test(site: Site) -> None:
+        site.cluster.hangs = True
+        transports = []
+        for number in range(20):
+            transport, connection = FakeTransport(), Connection(site.server)
+            connection.connection_made(transport)
+            connection.data_received(build_post(build_review(with_runtime(f"new-{number}"))))
+            transports.append((transport, connection))
+        await settle()
+        assert len(site.cluster.asked) == 8
+        await site.clock.sleep(3)
+        assert all(b'"code":503' in transport.sent for transport, _ in transports)
+        for _, connection in transports:
+            connection.connection_lost(None)
 
     run(test)
 
