@@ -334,8 +334,8 @@ def test_while_no_webhook_answers_jobs_run_are_suspended_resumed_and_deleted(sit
         stage = Stage(client, namespace, node, rest)
         async with Scope("node") as scope:
             scope.spawn_forever(node.run(client, SystemClock()), name="node")
-            await stage.submit(make_trainjob(name="first", suspend=True, ttlSecondsAfterFinished=1))
-            await stage.submit(make_trainjob(name="second", suspend=False, runtime="plain", nodes=1))
+            await stage.submit(make_trainjob(name="waiting", suspend=True, ttlSecondsAfterFinished=1))
+            await stage.submit(make_trainjob(name="running", suspend=False, runtime="plain", nodes=1))
             v1_job = make_job(PYTORCH, {"Worker": 1}, runPolicy={"suspend": True})
             v1_job["metadata"]["namespace"] = namespace
             await client.create(PYTORCH.gvr, v1_job, namespace)
@@ -346,10 +346,10 @@ def test_while_no_webhook_answers_jobs_run_are_suspended_resumed_and_deleted(sit
             assert (refusal.code, refusal.reason) == (500, "InternalError")
             assert "failed calling webhook" in refusal.message and "\n" not in refusal.message
             await check_conditions(client, namespace)
-            await stage.edit(TRAIN_JOBS, "second", {"spec": {"suspend": True}})
-            await stage.edit(TRAIN_JOBS, "first", {"spec": {"suspend": False}, "metadata": {"labels": {"a": "b"}}})
-            await wait(lambda: is_gone(client, namespace, "first"))
-            await client.delete(TRAIN_JOBS, "second", namespace)
+            await stage.edit(TRAIN_JOBS, "running", {"spec": {"suspend": True}})
+            await stage.edit(TRAIN_JOBS, "waiting", {"spec": {"suspend": False}, "metadata": {"labels": {"a": "b"}}})
+            await wait_until_gone(client, namespace, "waiting")
+            await client.delete(TRAIN_JOBS, "running", namespace)
 
     async def rest() -> None:
         return None
@@ -377,12 +377,12 @@ async def check_conditions(client: Any, namespace: str) -> None:
     label = {"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/kept"]}}
     suspended = {"spec": {"runPolicy": {"suspend": False}}}
     seen = {
-        "annotation of ours": await is_sent(TRAIN_JOBS, "second", ours),
-        "annotation of others": await is_sent(TRAIN_JOBS, "second", others),
-        "labels, finalizers": await is_sent(TRAIN_JOBS, "second", label),
-        "TTL": await is_sent(TRAIN_JOBS, "second", {"spec": {"ttlSecondsAfterFinished": 5}}),
-        "suspended": await is_sent(TRAIN_JOBS, "second", {"spec": {"suspend": True}}),
-        "both": await is_sent(TRAIN_JOBS, "second", {"spec": {"suspend": True, "ttlSecondsAfterFinished": 5}}),
+        "annotation of ours": await is_sent(TRAIN_JOBS, "running", ours),
+        "annotation of others": await is_sent(TRAIN_JOBS, "running", others),
+        "labels, finalizers": await is_sent(TRAIN_JOBS, "running", label),
+        "TTL": await is_sent(TRAIN_JOBS, "running", {"spec": {"ttlSecondsAfterFinished": 5}}),
+        "suspended": await is_sent(TRAIN_JOBS, "running", {"spec": {"suspend": True}}),
+        "both": await is_sent(TRAIN_JOBS, "running", {"spec": {"suspend": True, "ttlSecondsAfterFinished": 5}}),
         "runtime's label": await is_sent(TRAINING_RUNTIMES, "own", label),
         "runtime's spec": await is_sent(TRAINING_RUNTIMES, "own", {"spec": {"ttlSecondsAfterFinished": 5}}),
         "v1 suspended": await is_sent(PYTORCH.gvr, "a", suspended),
@@ -413,12 +413,20 @@ async def refuse(client: Client, namespace: str) -> StatusError | None:
     return None
 
 
-async def is_gone(client: Client, namespace: str, name: str) -> bool:
+async def wait_until_gone(client: Client, namespace: str, name: str) -> None:
+    seen: list[Object] = []
+
+    async def is_gone() -> bool:
+        try:
+            seen.append(await client.get(TRAIN_JOBS, name, namespace))
+        except NotFound:
+            return True
+        return False
+
     try:
-        await client.get(TRAIN_JOBS, name, namespace)
-    except NotFound:
-        return True
-    return False
+        await wait(is_gone)
+    except TimeoutError:
+        raise AssertionError(f"still there: {seen[-1]}") from None
 
 
 def test_most_answers_were_those_of_webhooks(
