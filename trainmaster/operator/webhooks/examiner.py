@@ -2,13 +2,15 @@
 its store; the texts are the same.
 
 The cache may be some milliseconds behind: a runtime that was created right before its TrainJob. So whoever would be
-refused for want of an object that is not cached gets a second look, with the object as the cluster has it now.
+refused for want of an object that is not cached gets a second look, with the object as the cluster has it now, and so
+does a runtime that no cached job uses before it is deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 
 from trainmaster.api import status
@@ -19,7 +21,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PRIORITY_CLASSES, TRAIN_JOBS
 from trainmaster.api.spelling import respell
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.client.contract import Client
+from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.view import View
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.operator.webhooks.reviews import DELETE, Review, ReviewVerdict, list_changes
@@ -28,6 +30,7 @@ _SECONDS = 2.0
 """For looking again. The API server waits five."""
 _AT_ONCE = 8
 """So many second looks at a time, so that senders of nonsense cannot make us flood the API server."""
+_PAGE = 500
 _EXISTS: Object = {"metadata": {}}
 """Stands for an object that may exist and that we may not read."""
 _Key = tuple[GVR, str, str]
@@ -60,7 +63,7 @@ class Examiner:
         if kind is None or not writes.has_rules(kind):
             return ReviewVerdict()
         if review.operation == DELETE:
-            return self._examine_deletion(review)
+            return await self._examine_deletion(review)
         old = _respell_old(kind, review)
         errors = kind.validate(review.new, old)
         if errors:
@@ -112,18 +115,38 @@ class Examiner:
                 raise OSError(error.message) from None
             return _EXISTS if gvr == PRIORITY_CLASSES else None
 
-    def _examine_deletion(self, review: Review) -> ReviewVerdict:
+    async def _examine_deletion(self, review: Review) -> ReviewVerdict:
         runtime = review.old
         if runtime is None or review.gvr not in writes.RUNTIMES or runtimes.may_always_be_deleted(runtime):
             return ReviewVerdict()
-        return ReviewVerdict(
-            runtimes.check_unused(review.gvr, runtime, self._list_users(review, runtime["metadata"]["name"]))
-        )
+        name = runtime["metadata"]["name"]
+        cached = self._view.list(TRAIN_JOBS, review.namespace)
+        refusal = runtimes.check_unused(review.gvr, runtime, _list_users(cached, review, name))
+        if refusal is None:
+            present = await self._list_jobs(review.namespace or self._namespace)
+            refusal = runtimes.check_unused(review.gvr, runtime, _list_users(present, review, name))
+        return ReviewVerdict(refusal)
 
-    def _list_users(self, review: Review, name: str) -> Iterator[str]:
-        for trainjob in self._view.list(TRAIN_JOBS, review.namespace):
-            if runtimes.is_used_by(trainjob, review.gvr, name):
-                yield f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
+    async def _list_jobs(self, namespace: str) -> list[Object]:
+        """As the cluster has them now, as many as it says in time: one that is missing is very new, or the cluster
+        has very many."""
+        found: list[Object] = []
+        with suppress(TimeoutError, OSError, StatusError):
+            async with asyncio.timeout(_SECONDS), self._looks:
+                options = ListOptions(limit=_PAGE)
+                while True:
+                    page = await self._client.list(TRAIN_JOBS, namespace, options)
+                    found += page.items
+                    if not page.continue_token:
+                        break
+                    options = ListOptions(limit=_PAGE, continue_token=page.continue_token)
+        return found
+
+
+def _list_users(trainjobs: Iterable[Object], review: Review, name: str) -> Iterator[str]:
+    for trainjob in trainjobs:
+        if runtimes.is_used_by(trainjob, review.gvr, name):
+            yield f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
 
 
 def _examine_policy(review: Review) -> ReviewVerdict:

@@ -23,7 +23,7 @@ from trainmaster.api.resources import (
 )
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.auth.pki import issue_server_keys
-from trainmaster.client.contract import Client
+from trainmaster.client.contract import Client, ListOptions, ObjectList
 from trainmaster.client.view import View
 from trainmaster.controllers import install
 from trainmaster.edge.connection import Connection
@@ -45,11 +45,16 @@ JOB: Object = {
 }
 
 
+_ALL = ListOptions()
+
+
 class Cluster:
     """What the API server has, whether or not the cache shows it."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[GVR, str], Object] = {}
+        self.pages: list[list[Object]] = []
+        """Of all TrainJobs."""
         self.asked: list[tuple[str, str]] = []
         self.failure: Exception | None = None
         self.hangs = False
@@ -64,6 +69,14 @@ class Cluster:
         if found is None:
             raise NotFound(404, "NotFound", "none")
         return found
+
+    async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = _ALL) -> ObjectList:
+        assert gvr == TRAIN_JOBS
+        if self.failure is not None:
+            raise self.failure
+        number = int(options.continue_token or 0)
+        rest = len(self.pages) > number + 1
+        return ObjectList([*self.pages[number]] if self.pages else [], "1", str(number + 1) if rest else "")
 
 
 class Site:
@@ -231,6 +244,19 @@ def test_times_of_patches_are_filled_in_and_kept() -> None:
         [operation] = orjson.loads(base64.b64decode(answer["patch"]))
         assert operation["value"] == "2020-01-01T00:00:00Z"
         assert "patch" not in await site.ask("/default", new=stored, old=stored, operation="UPDATE")
+
+    run(test)
+
+
+def test_a_runtime_is_kept_for_a_job_that_is_not_cached_yet() -> None:
+    async def test(site: Site) -> None:
+        runtime = {"kind": "TrainingRuntime", "metadata": {"name": "own", "namespace": "default"}}
+        request = {"old": runtime, "operation": "DELETE", "gvr": TRAINING_RUNTIMES}
+        site.cluster.pages = [[with_runtime("other")], [with_runtime("own", "TrainingRuntime")]]
+        answer = await site.ask("/validate", **request)
+        assert "in use by TrainJob default/a. Delete it first" in answer["status"]["message"]
+        site.cluster.pages, site.cluster.failure = [], StatusError(503, "ServiceUnavailable", "down")
+        assert (await site.ask("/validate", **request))["allowed"]
 
     run(test)
 
