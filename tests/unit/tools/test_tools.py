@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import bootstrap, testrun, toolbox
+from tools import bootstrap, pod_root, testrun, toolbox
 from tools.cache import Cache, cache_root, content_hash
 from tools.toolbox import PROGRAMS, Toolbox, Unavailable, program_key
 
@@ -64,6 +64,17 @@ def test_the_key_of_a_program_of_ours_changes_with_its_source(tmp_path: Path, mo
         source.write("// changed\n")
     assert program_key(ours) != before[0]
     assert program_key(upstreams) == before[1]
+
+
+def test_the_node_has_the_version_of_the_control_plane() -> None:
+    programs = ("kube-apiserver", "kubelet", "kube-proxy")
+    assert len({toolbox.link_flags(PROGRAMS[name]) for name in programs}) == 1
+
+
+def test_a_root_is_made_anew_when_a_dependency_of_ours_changes() -> None:
+    assert set(pod_root.list_ingredients(pod_root.IMAGE_ROOT)) > set(pod_root.IMAGE_PACKAGES)
+    assert any("cryptography" in line for line in pod_root.list_ingredients(pod_root.IMAGE_ROOT))
+    assert not any("cryptography" in line for line in pod_root.list_ingredients(pod_root.NODE_ROOT))
 
 
 def test_the_cache_lies_outside_the_checkout() -> None:
