@@ -32,6 +32,10 @@ USERS = {
     "jobset": ("system:serviceaccount:jobset-system:jobset-controller-manager", "system:serviceaccounts"),
     "trainer": ("system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager", "system:serviceaccounts"),
     "training-operator": ("system:serviceaccount:kubeflow:training-operator", "system:serviceaccounts"),
+    # Of a real node (tests/kube/real.py).
+    "kubelet": ("system:node:real-0", "system:nodes"),
+    "kube-proxy": ("system:kube-proxy", ""),
+    "coredns": ("system:serviceaccount:kube-system:coredns", "system:serviceaccounts"),
 }
 
 
@@ -164,12 +168,15 @@ class KubeCluster:
         self.stop()
 
     def stop(self) -> None:
-        self.processes.stop()
+        self.stop_processes()
         if self._own_folder:
             shutil.rmtree(self.work, ignore_errors=True)
 
+    def stop_processes(self) -> None:
+        self.processes.stop()
+
     def _start(self) -> None:
-        self._keys = Keys(self.work)
+        self._keys = self.make_keys()
         self._start_etcd()
         self._start_apiserver()
         for name in USERS:
@@ -188,6 +195,9 @@ class KubeCluster:
             account = f"{self.server}/api/v1/namespaces/default/serviceaccounts/default"
             self.processes.wait_ready("kube-controller-manager", account, token=self.token)
         self._start_extras()
+
+    def make_keys(self) -> Keys:
+        return Keys(self.work)
 
     def _install(self) -> None:
         """What the controller manager finds at its start. It meets kinds that are added later within 30 seconds, and
@@ -215,6 +225,10 @@ class KubeCluster:
         if self.parts.trainer:
             start_trainer(self)
 
+    def take_port(self) -> int:
+        """For a program of the cluster; the tests reach it under the same number."""
+        return free_port()
+
     def start_program(self, name: str, arguments: list[str], environ: dict[str, str] | None = None) -> None:
         program = self.toolbox.find_program(name)
         if program is None:
@@ -222,8 +236,8 @@ class KubeCluster:
         self.processes.start(name, program, arguments, environ)
 
     def _start_etcd(self) -> None:
-        self.ports["etcd"] = free_port()
-        peer = f"http://127.0.0.1:{free_port()}"
+        self.ports["etcd"] = self.take_port()
+        peer = f"http://127.0.0.1:{self.take_port()}"
         arguments = ["--data-dir", "etcd-data", "--log-level", "warn", "--initial-cluster", f"default={peer}"]
         arguments += ["--listen-client-urls", self.etcd, "--advertise-client-urls", self.etcd]
         arguments += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
@@ -244,7 +258,7 @@ class KubeCluster:
         self.await_apiserver()
 
     def _launch_apiserver(self) -> None:
-        self.ports.setdefault("kube-apiserver", free_port())
+        self.ports.setdefault("kube-apiserver", self.take_port())
         lines = [f'{self.tokens[name]},{user},{name},"{groups}"' for name, (user, groups) in USERS.items()]
         (self.work / "tokens.csv").write_text("\n".join(lines) + "\n")
         flags = {
@@ -255,7 +269,7 @@ class KubeCluster:
             "tls-private-key-file": "tls.key",
             "client-ca-file": "ca.crt",
             "token-auth-file": "tokens.csv",
-            "authorization-mode": "RBAC",
+            "authorization-mode": "Node,RBAC",
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": "sa.pub",
             "service-account-signing-key-file": "sa.key",
@@ -265,12 +279,17 @@ class KubeCluster:
             "allow-privileged": "true",
             "audit-policy-file": "audit-policy.json",
             "audit-log-path": _AUDIT_LOG,
+            **self.apiserver_flags(),
         }
         (self.work / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
         self.start_program("kube-apiserver", [f"--{flag}={value}" for flag, value in flags.items()])
 
+    def apiserver_flags(self) -> dict[str, str]:
+        """What a subclass adds or replaces."""
+        return {}
+
     def _start_core(self, name: str, extra: list[str]) -> None:
-        self.ports[name] = free_port()
+        self.ports[name] = self.take_port()
         config = str(self.work / f"{name}.kubeconfig")
         arguments = ["--kubeconfig", config, "--authentication-kubeconfig", config]
         arguments += ["--authorization-kubeconfig", config, "--bind-address", "127.0.0.1"]

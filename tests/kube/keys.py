@@ -32,9 +32,9 @@ def _write_key(path: Path, key: PrivateKey) -> None:
     path.write_bytes(pem)
 
 
-def _build_names(names: Sequence[str]) -> x509.SubjectAlternativeName:
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    return x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names), address])
+def _build_names(names: Sequence[str], addresses: Sequence[str] = ()) -> x509.SubjectAlternativeName:
+    found = [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)]
+    return x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names), *found])
 
 
 class Authority:
@@ -64,13 +64,14 @@ class Authority:
     def write_key(self) -> None:
         _write_key(self.folder / "ca.key", self._key)
 
-    def issue_server(self, *names: str) -> None:
-        """`tls.crt` and `tls.key`, for these host names and the loopback address."""
-        self._issue("tls", _name("localhost"), self.folder, ExtendedKeyUsageOID.SERVER_AUTH, _build_names(names))
+    def issue_server(self, *names: str, addresses: Sequence[str] = ()) -> None:
+        """`tls.crt` and `tls.key`, for these host names and addresses, and the loopback address."""
+        alternatives = _build_names(names, addresses)
+        self._issue("tls", _name("localhost"), self.folder, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
-    def issue_client(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
+    def issue_client(self, user: str, groups: tuple[str, ...], folder: Path, stem: str = "client") -> tuple[Path, Path]:
         """(certificate, key) for that user in those groups."""
-        return self._issue("client", _name(user, groups), folder, ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(stem, _name(user, groups), folder, ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def _issue(
         self,
@@ -113,9 +114,11 @@ def generate_rsa() -> rsa.RSAPrivateKey:
 class Keys:
     """Everything lies in one folder: ca.crt, tls.crt, tls.key, sa.key, sa.pub."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, addresses: Sequence[str] = ()) -> None:
+        """`addresses`: where Pods and kubelets reach the API server."""
         self._authority = Authority(folder, ec.generate_private_key(ec.SECP256R1()))
-        self._authority.issue_server("localhost", "kubernetes.default.svc")
+        names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        self._authority.issue_server(*names, addresses=addresses)
         account = generate_rsa()
         _write_key(folder / "sa.key", account)
         public = account.public_key().public_bytes(
@@ -123,6 +126,6 @@ class Keys:
         )
         (folder / "sa.pub").write_bytes(public)
 
-    def issue(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
+    def issue(self, user: str, groups: tuple[str, ...], folder: Path, stem: str = "client") -> tuple[Path, Path]:
         """A client certificate for that user in those groups: (certificate, key)."""
-        return self._authority.issue_client(user, groups, folder)
+        return self._authority.issue_client(user, groups, folder, stem)

@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 
 from tests.kube.cluster import KubeCluster
-from tests.kube.processes import free_port
 from tools.toolbox import Unavailable
 
 _OUTCOME, _EXIT_CODE, _AFTER = "recipe/outcome", "recipe/exit-code", "recipe/after"
@@ -96,7 +95,7 @@ def install_manager(cluster: KubeCluster, scope: dict[str, str], rendered: str) 
 def prepare_manager(cluster: KubeCluster, name: str) -> Path:
     """Ports and serving certificate; returns the folder of the certificate."""
     for part in ("webhook", "metrics", "health"):
-        cluster.ports[f"{name}-{part}"] = free_port()
+        cluster.ports[f"{name}-{part}"] = cluster.take_port()
     folder = cluster.work / f"{name}-tmp" / "k8s-webhook-server" / "serving-certs"
     folder.mkdir(parents=True, exist_ok=True)
     for file in ("tls.crt", "tls.key"):
@@ -154,7 +153,7 @@ def start_nodes(cluster: KubeCluster, count: int, running_ms: int, complete_ms: 
     stages = cluster.work / "kwok.yaml"
     rendered = render(cluster, "kwok", "kustomize", ["stage/fast"], patches=_stage_patches(running_ms, complete_ms))
     stages.write_text(f"{rendered}---\n{json.dumps(_failing_stage(complete_ms))}\n")
-    cluster.ports["kwok"] = free_port()
+    cluster.ports["kwok"] = cluster.take_port()
     arguments = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(stages), "--manage-all-nodes"]
     arguments += ["--node-lease-duration-seconds", "40", "--server-address", f"127.0.0.1:{cluster.ports['kwok']}"]
     cluster.start_program("kwok", arguments, {"HOME": str(cluster.work)})
