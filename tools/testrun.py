@@ -53,8 +53,10 @@ RUN_ORDER = (
     "e2e",
     "wire",
     "kube",
+    "cluster",
 )
 PRECEDENCE = (
+    "cluster",
     "kube",
     "crash",
     "e2e",
@@ -72,11 +74,11 @@ PRECEDENCE = (
 QUICK = (STATIC, "unit")
 LANE_ORDER = (
     *(STATIC, "kube", "sim", "attacks", "wire", "node", "e2e"),
-    *("flow", "unit", "bad_input", "crash", "contract", "golden"),
+    *("flow", "cluster", "unit", "bad_input", "crash", "contract", "golden"),
 )
 """The order in which lanes take tiers: mostly the longest first, so that all lanes end at about the same time."""
 LANES = 3
-REAL = ("attacks", "node", "crash", "e2e", "wire", "kube")
+REAL = ("attacks", "node", "crash", "e2e", "wire", "kube", "cluster")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
 """With more failures than this, nothing is retried."""

@@ -52,7 +52,7 @@ def test_tiers_are_the_markers() -> None:
 
 
 def test_a_test_with_two_markers_runs_in_the_more_demanding_tier_only() -> None:
-    assert marker_expression("kube") == "kube"
+    assert marker_expression("cluster") == "cluster"
     assert "not kube" in marker_expression("contract")
     assert "not" not in marker_expression("unit").split(" and not ")[0]
 

@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 
 from tests.kube.cluster import KubeCluster, Parts
+from tests.kube.namespaces import NoNamespaces
+from tests.kube.real import make_real_cluster
 from tools.toolbox import Unavailable
 
 
@@ -25,6 +27,7 @@ def main(argv: Sequence[str]) -> int:
     up.add_argument("--jobset", action="store_true")
     up.add_argument("--trainer", action="store_true", help="JobSet and Trainer")
     up.add_argument("--podgroups", action="store_true", help="the kinds for gang scheduling")
+    up.add_argument("--real", action="store_true", help="a real node, JobSet and our kinds; as root")
     up.add_argument("--nodes", type=int, default=0, help="fake nodes")
     up.add_argument("--running-ms", type=int, default=0, help="a Pod is Running so long after it was scheduled")
     up.add_argument("--complete-ms", type=int, default=0, help="a Pod has succeeded so long after that")
@@ -44,12 +47,12 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     try:
-        with KubeCluster(parts) as cluster:
+        with make_real_cluster() if options.real else KubeCluster(parts) as cluster:
             print(f"ready in {time.monotonic() - began:.1f} s: {cluster.server}", file=sys.stderr)
             print(f"export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
             command = options.command or [os.environ.get("SHELL", "sh")]
             return subprocess.run(command, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}).returncode
-    except Unavailable as error:
+    except (Unavailable, NoNamespaces) as error:
         print(error, file=sys.stderr)
         return 1
 
