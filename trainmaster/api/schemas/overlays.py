@@ -76,7 +76,7 @@ _STATUS: Raw = {
             "message": _LONG_TEXT,
             "finishedAt": _TIME,
         },
-        "required": ["attempt", "job", "pod"],
+        "required": ["attempt", "job"],
     },
     "retention": {
         "type": "object",

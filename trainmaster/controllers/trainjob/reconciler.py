@@ -84,6 +84,8 @@ def reconcile(
     if pause > 0:
         draft.wake_after(pause)
         return draft.build_plan()
+    if failure is None and own is not None:
+        failure = verdict.blame_job(view, own)
     if refusals:
         waiting: Waiting | None = _explain_refusal(refusals[0])
     elif own is not None:

@@ -1,4 +1,4 @@
-"""Which rank of a TrainJob failed first. Pods are examined only if a Job has counted a failure."""
+"""Which rank of a TrainJob failed first. Pods are examined only if a Job has counted a failure or gives up."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.api.training.restarts import read_first
 from trainmaster.client.view import View
-from trainmaster.controllers.failures import FailedPod, choose_failure, read_failed_pod
+from trainmaster.controllers.failures import FailedPod, choose_failure, has_failed_run, read_failed_pod
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
+from trainmaster.jobs.models.objects import JobSetMember
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
@@ -31,6 +32,25 @@ def find_failure(view: View, trainjob: TrainJob, jobset: JobSet) -> Fields | Non
         return stored
     found = [_read_pod(pod, job) for job in _list_failed_jobs(view, jobset) for pod in _list_failed_pods(view, job)]
     return choose_failure(stored, found)
+
+
+def blame_job(view: View, jobset: JobSet) -> Fields | None:
+    """For a failed JobSet of which no Pod is left that explains it: what the Job that failed first says itself."""
+    if not jobset.is_true("Failed"):
+        return None
+    jobs = map(Job, view.owned(JOBS, jobset.namespace, jobset.uid))
+    ends = ((job, end) for job in jobs if (end := job.find_condition("Failed")) is not None and job.is_true("Failed"))
+    job, end = min(ends, key=lambda entry: read_text(entry[1], "lastTransitionTime"), default=(None, None))
+    if job is None or read_text(end, "reason") == "DeadlineExceeded":
+        return None
+    failure = {
+        "attempt": read_first(job.raw) + _count_restarts(_read_marks(job)),
+        **_find_place(job),
+        "reason": read_text(end, "reason"),
+        "message": read_text(end, "message"),
+        "finishedAt": read_text(end, "lastTransitionTime"),
+    }
+    return {name: value for name, value in failure.items() if value not in (None, "")}
 
 
 def get_pause(view: View, jobset: JobSet, failure: Fields | None, now: Now) -> float:
@@ -53,23 +73,36 @@ def _can_be_explained(view: View, jobset: JobSet) -> bool:
 
 def _list_failed_jobs(view: View, jobset: JobSet) -> Iterator[Job]:
     for job in map(Job, view.owned(JOBS, jobset.namespace, jobset.uid)):
-        if job.failed or job.is_true("FailureTarget") or job.is_true("Failed"):
+        if _gives_up(job):
             yield job
 
 
+def _gives_up(job: Job) -> bool:
+    """Or has counted a failure. Failures of containers that it restarts in place are not counted."""
+    return bool(job.failed) or job.is_true("FailureTarget") or job.is_true("Failed")
+
+
 def _list_failed_pods(view: View, job: Job) -> Iterator[Pod]:
-    return (pod for pod in map(Pod, view.owned(PODS, job.namespace, job.uid)) if pod.phase == "Failed")
+    return (pod for pod in map(Pod, view.owned(PODS, job.namespace, job.uid)) if has_failed_run(pod))
 
 
 def _read_pod(pod: Pod, job: Job) -> FailedPod:
-    own = {**pod.annotations, **pod.labels}
-    place = {
-        "job": job.name,
+    own = _read_marks(pod)
+    place = {**_find_place(pod, job.name), "rank": find_count(own.get(labels.COMPLETION_INDEX))}
+    return read_failed_pod(pod, read_first(pod.raw) + _count_restarts(own), place)
+
+
+def _find_place(member: JobSetMember, job: str = "") -> dict[str, str | int | None]:
+    own = _read_marks(member)
+    return {
+        "job": job or member.name,
         "replicatedJob": own.get(labels.REPLICATED_JOB_NAME),
         "jobIndex": find_count(own.get(labels.JOB_INDEX)),
-        "rank": find_count(own.get(labels.COMPLETION_INDEX)),
     }
-    return read_failed_pod(pod, read_first(pod.raw) + _count_restarts(own), place)
+
+
+def _read_marks(member: JobSetMember) -> Mapping[str, str]:
+    return {**member.annotations, **member.labels}
 
 
 def _count_restarts(marks: Mapping[str, str]) -> int:
@@ -82,6 +115,6 @@ def map_failed_job(view: View, obj: Object) -> Iterable[Request]:
     """The TrainJob whose Job has counted a failure. It has the same name as its JobSet."""
     job = Job(obj)
     owner = job.controller
-    if owner is None or owner.get("kind") != "JobSet" or not job.failed:
+    if owner is None or owner.get("kind") != "JobSet" or not _gives_up(job):
         return ()
     return (Request(job.namespace, owner["name"]),)

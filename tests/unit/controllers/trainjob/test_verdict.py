@@ -271,3 +271,88 @@ def test_only_a_job_that_has_counted_a_failure_wakes_its_trainjob() -> None:
     assert list(map_failed_job(stage, stage.get(JOBS, "tj-node-0"))) == []
     stage.fail_pod(0)
     assert list(map_failed_job(stage, stage.get(JOBS, "tj-node-0"))) == [Request("default", "tj")]
+
+
+def make_restarted(stage: Stage, rank: int, *, after: int, code: int, now: Object, **meta: Any) -> Object:
+    """A Pod whose container was restarted in place after it ended with `code`; `now` is its present state."""
+    pod = stage.fail_pod(rank, after=after, meta=meta)
+    before = {
+        "terminated": {"exitCode": code, "reason": "Error", "finishedAt": format_time(NOW + timedelta(seconds=after))}
+    }
+    status = {"phase": "Running", "containerStatuses": [{"name": "node", "state": now, "lastState": before}]}
+    stage.merge(JOBS, "tj-node-0", {"status": {"failed": 0}})
+    return stage.merge(PODS, pod["metadata"]["name"], {"status": status})
+
+
+def give_up(stage: Stage, reason: str = "BackoffLimitExceeded") -> None:
+    text = "Job has reached the specified backoff limit"
+    entry = {"type": "FailureTarget", "status": "True", "reason": reason, "message": text}
+    stage.merge(JOBS, "tj-node-0", {"status": {"conditions": [{**entry, "lastTransitionTime": format_time(NOW)}]}})
+
+
+def test_of_a_container_that_was_restarted_in_place_the_run_that_failed_counts() -> None:
+    stage = Stage()
+    running: Object = {"running": {"startedAt": format_time(NOW + timedelta(seconds=8))}}
+    make_restarted(stage, 1, after=7, code=3, now=running)
+    stage.look()
+    assert "failure" not in stage.status, "its Job has not given up"
+    give_up(stage)
+    stage.look()
+    failure = stage.status["failure"]
+    assert (failure["rank"], failure["exitCode"], failure["finishedAt"]) == (
+        1,
+        3,
+        format_time(NOW + timedelta(seconds=7)),
+    )
+
+
+def test_a_run_that_was_stopped_gives_way_to_the_one_before_it_that_failed() -> None:
+    stage = Stage()
+    asked = {"deletionTimestamp": format_time(NOW + timedelta(seconds=38)), "deletionGracePeriodSeconds": 30}
+    stopped = {
+        "terminated": {"exitCode": 143, "reason": "Error", "finishedAt": format_time(NOW + timedelta(seconds=9))}
+    }
+    make_restarted(stage, 1, after=7, code=3, now=stopped, **asked)
+    give_up(stage)
+    stage.fail_pod(0, after=9, meta=asked, exitCode=143)
+    stage.look()
+    assert (stage.status["failure"]["rank"], stage.status["failure"]["exitCode"]) == (1, 3)
+
+
+def test_a_rank_that_went_on_long_after_a_restart_in_place_is_not_blamed() -> None:
+    stage = Stage()
+    running: Object = {"running": {"startedAt": format_time(NOW)}}
+    make_restarted(stage, 0, after=10, code=9, now=running)
+    make_restarted(stage, 1, after=500, code=3, now=running)
+    give_up(stage)
+    stage.look()
+    assert stage.status["failure"]["rank"] == 1
+
+
+def test_of_one_second_a_pod_that_was_not_asked_to_stop_comes_first() -> None:
+    stage = Stage()
+    asked = {"deletionTimestamp": format_time(NOW + timedelta(seconds=37)), "deletionGracePeriodSeconds": 30}
+    stage.fail_pod(0, after=7, meta=asked, exitCode=1)
+    stage.fail_pod(1, after=7, exitCode=3)
+    stage.fail_jobset()
+    stage.look()
+    assert stage.status["failure"]["rank"] == 1
+
+
+def test_a_failure_of_which_no_pod_is_left_is_told_by_its_job() -> None:
+    stage = Stage()
+    text = "Job has reached the specified backoff limit"
+    entry = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": text}
+    stage.merge(JOBS, "tj-node-0", {"status": {"conditions": [{**entry, "lastTransitionTime": format_time(NOW)}]}})
+    stage.fail_jobset()
+    assert not stage.look().all_writes, "its Pods may not be in the view yet"
+    stage.look(seconds=5)
+    assert stage.verdict == f"job tj-node-0 failed (BackoffLimitExceeded): {text}"
+    assert stage.status["failure"] == {
+        "attempt": 0,
+        "job": "tj-node-0",
+        "reason": "BackoffLimitExceeded",
+        "message": text,
+        "finishedAt": format_time(NOW),
+    }
+    assert TrainJob(stage.get(TRAIN_JOBS, "tj")).state.sentence == f"tj-node-0: BackoffLimitExceeded: {text}"
