@@ -1,9 +1,9 @@
 """Which rank of a training job failed first, and how. Pure.
 
-Read from the statuses of Pods. Containers that are restarted in place (restartPolicy OnFailure) failed in their previous
-run: by the time their Job gives up, they run again and are stopped. The program's last lines are the termination message of its container; the node puts the
-part of the log there that shows the error if the program wrote none. Pods disappear, so the result is kept in
-`status.failure`: the first failure of the newest attempt that had one.
+Read from the statuses of Pods. Containers that are restarted in place (restartPolicy OnFailure) failed in their
+previous run: by the time their Job gives up, they run again and are stopped. The program's last lines are the
+termination message of its container; the node puts the part of the log there that shows the error if the program wrote
+none. Pods disappear, so the result is kept in `status.failure`: the first failure of the newest attempt that had one.
 """
 
 from __future__ import annotations

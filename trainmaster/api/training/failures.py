@@ -22,10 +22,11 @@ _LONGEST = 160
 def summarize_failure(failure: Mapping[str, Any]) -> str:
     """rank 1: ValueError: broken data in shard 3, at train.py:12 in step"""
     step = failure.get("replicatedJob") or "node"
-    if "pod" not in failure:
+    if "pod" not in failure and "rank" not in failure:
+        # What a Job says itself, because none of its Pods is left.
         return ": ".join(str(failure[name]) for name in ("job", "reason", "message") if failure.get(name))
     if "rank" not in failure:
-        who = f"Pod {failure['pod']}"
+        who = f"Pod {failure.get('pod', '?')}"
     else:
         who = f"rank {failure['rank']}" if step == "node" else f"{step} {failure['rank']}"
     cause, end = read_failure_cause(failure), _describe_end(failure)
