@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.api.state_texts import CONDITIONS, WAITING
+from trainmaster.api.state_texts import CONDITIONS, POD_TROUBLES, WAITING
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "trainmaster" / "controllers"
@@ -30,7 +30,10 @@ SAYERS = {
     "v1jobs": "v1 job",
 }
 """Folder of a controller -> the object that its `Waiting` is about."""
-COPIES = {"jobset/reconciler.py:_find_reason", "v1jobs/passes.py:_find_reason"}
+COPIES = {
+    *("jobset/reconciler.py:_find_reason", "v1jobs/passes.py:_find_reason"),
+    *("trainjob/pod_reasons.py:find_reason", "v1jobs/cluster.py:find_trouble"),
+}
 """Functions that pass on the reason of a Job or a Pod instead of setting their own."""
 
 
@@ -171,7 +174,15 @@ def render() -> str:
         rows.append(f"| `{reason}` | {', '.join(kinds)} | {words.meaning} | {words.advice} | {events} |")
     rows.append(
         "\nThe reasons of JobSets, Jobs and Pods are also shown on the TrainJob. On a cluster, other controllers handle"
-        "\nJobSets, Jobs and Pods, so only the reasons of the TrainJob appear.\n"
+        "\nJobSets, Jobs and Pods; the reasons of the TrainJob appear, and those of the next table.\n"
+        "\n## Reasons from Pods on a cluster\n"
+        "\nRead from conditions of Pods, states of their containers, and events of Jobs. The message names the Pod."
+        "\nKubelets and container runtimes have other reasons, too, which appear unchanged. A reason that lasts two"
+        "\nseconds is reported, with an event on the TrainJob.\n"
+        "\n| reason | meaning | what to do |\n|---|---|---|"
+    )
+    rows += [f"| `{reason}` | {words.meaning} | {words.advice} |" for reason, words in sorted(POD_TROUBLES.items())]
+    rows.append(
         "\nThe event `NotAsAsked` on the TrainJob is not a reason for waiting: it says what is done differently than"
         "\nrequested."
     )
@@ -181,6 +192,8 @@ def render() -> str:
 def _name_event(reason: str, kind: str) -> str:
     if reason in _OWN_EVENT:
         return f"`{reason}` on the TrainJob"
+    if (reason, kind) == ("LeftoverPod", "TrainJob"):
+        return "`LeftoverPod` on the TrainJob (Normal)"
     if kind == "v1 job" and reason in _V1_EVENTS:
         return _V1_EVENTS[reason]
     return _EVENTS[kind].format(f"`{reason}`")

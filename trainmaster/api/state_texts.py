@@ -54,7 +54,10 @@ WAITING: Mapping[str, Words] = {
     "JobCreationFailed": Words("the server refused a Job of the JobSet", "read the message"),
     "JobSetMissing": Words("the JobSet of an unfinished job was deleted", "nothing; it is created again"),
     "JobSetTerminating": Words("the JobSet is being deleted", "nothing; it is created again when it is gone"),
-    "LeftoverPod": Words("a Pod of a deleted Job is still ending", "nothing; the job continues when the Pod is gone"),
+    "LeftoverPod": Words(
+        "a Pod of a deleted Job, or of before a suspension, is still ending",
+        "nothing; the job continues when the Pod is gone",
+    ),
     "NameConflict": Words(
         "an object of another owner has a name that the job needs", "delete or rename one of the two"
     ),
@@ -90,6 +93,40 @@ WAITING: Mapping[str, Words] = {
         "remove the field in the message",
     ),
 }
+
+POD_TROUBLES: Mapping[str, Words] = {
+    "CrashLoopBackOff": Words(
+        "a container ends again and again, and is restarted in its Pod with growing pauses",
+        "read its output: `trainmaster logs NAME`; the message has its exit code",
+    ),
+    "CreateContainerConfigError": Words(
+        "a container cannot be made from its Pod's specification, often because a Secret or ConfigMap is missing",
+        "create what the message names; the Pod starts automatically",
+    ),
+    "CreateContainerError": Words("the container runtime could not make a container", "read the message"),
+    "ErrImageNeverPull": Words(
+        "the node does not have the image, and `imagePullPolicy: Never` forbids to pull it",
+        "load the image into the node, or use another policy",
+    ),
+    "ErrImagePull": Words(
+        "the image cannot be pulled: it does not exist, or the registry refuses it or cannot be reached",
+        "correct the name, or add `imagePullSecrets`; the kubelet tries again with growing pauses",
+    ),
+    "FailedCreate": Words(
+        "the server refused a Pod (Pod Security, a quota, an invalid field)",
+        "read the message; correct the TrainJob and submit it again, or change what refuses its Pods",
+    ),
+    "InvalidImageName": Words("the name of the image is not valid", "correct it and submit the job again"),
+    "RunContainerError": Words(
+        "the container runtime could not start the program, often because it does not exist in the image",
+        "correct the command or the image, and submit the job again",
+    ),
+    "Unschedulable": Words(
+        "no node fits a Pod", "read the message: it counts for each reason the nodes that it excludes"
+    ),
+}
+"""Reasons in `status.waiting` on a cluster that come from Pods and their containers, or from events of Jobs. Container
+runtimes and kubelets have others, too."""
 
 CONDITIONS: Mapping[tuple[str, str, str], Words] = {
     ("Complete", "True", "AllJobsCompleted"): Words("the job has completed successfully", "nothing"),

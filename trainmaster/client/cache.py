@@ -141,15 +141,17 @@ class WatchCache:
         optional: Container[GVR] = (),
         slim: Mapping[GVR, Slim] | None = None,
         selectors: Mapping[GVR, str] | None = None,
+        field_selectors: Mapping[GVR, str] | None = None,
     ) -> None:
         """`namespace` "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for these
-        kinds, only objects with such labels."""
+        kinds, only objects with such labels (or fields)."""
         self._client = client
         self._clock = clock
         self._ids = ids
         self._namespace = namespace
         self._cluster_scoped = cluster_scoped
         self._selectors = dict(selectors or {})
+        self._field_selectors = dict(field_selectors or {})
         self._collections = {
             gvr: Collection((slim or {}).get(gvr), optional=gvr in optional) for gvr in dict.fromkeys(collections)
         }
@@ -252,10 +254,10 @@ class WatchCache:
     async def _relist(self, gvr: GVR, collection: Collection) -> None:
         objects: list[Object] = []
         token, version = "", ""
-        limit, selector = _PAGE, self._selectors.get(gvr, "")
+        limit, selector, fields = _PAGE, self._selectors.get(gvr, ""), self._field_selectors.get(gvr, "")
         while True:
             try:
-                options = ListOptions(label_selector=selector, limit=limit, continue_token=token)
+                options = ListOptions(selector, fields, limit=limit, continue_token=token)
                 page = await self._client.list(gvr, self._scope(gvr), options)
             except Expired:
                 if not token:
@@ -275,6 +277,7 @@ class WatchCache:
     async def _follow_watch(self, gvr: GVR, collection: Collection, backoff: Backoff) -> None:
         options = WatchOptions(
             label_selector=self._selectors.get(gvr, ""),
+            field_selector=self._field_selectors.get(gvr, ""),
             resource_version=collection.resource_version,
             bookmarks=True,
             timeout_seconds=_WATCH_SECONDS,

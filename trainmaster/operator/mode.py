@@ -32,6 +32,7 @@ from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
     COSCHEDULING_POD_GROUPS,
+    EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOB_SETS,
     JOBS,
@@ -56,6 +57,7 @@ from trainmaster.controllers.lifecycle import derived
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
+from trainmaster.controllers.trainjob.pod_reasons import REFUSALS, keep_refusal
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.controllers.v1jobs.reconciler import build_controller as build_v1_controller
@@ -98,7 +100,7 @@ COMPANION_LEASE_NAME = "trainmaster-companion"
 _KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Each is served only if its scheduler is installed."""
-OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES, HORIZONTAL_POD_AUTOSCALERS)
+OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES, HORIZONTAL_POD_AUTOSCALERS, EVENTS)
 """The operator also works where these are not served, or may not be read."""
 OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
 """Of these only members of JobSets are followed, to report failures; a cluster has many others."""
@@ -222,7 +224,7 @@ async def running_operator(
 
 def list_operated(settings: OperatorSettings, progress: ProgressServer | None) -> tuple[Controller, ...]:
     """The controllers that run jobs."""
-    cluster = V1Cluster(settings.gang_scheduler)
+    cluster = V1Cluster(settings.gang_scheduler, logs_as_messages=True)
     v1_jobs = (build_v1_controller(model, cluster) for model in settings.v1_jobs)
     return (
         build_operated_controller(settings, progress),
@@ -276,8 +278,13 @@ async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> 
 def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
     """The TrainJob controller, with numbers of workers and passes that suit a remote server."""
     news = ChangeDelays(settings.counts_delay)
-    controller = build_controller(FrameworkContext(on_cluster=True, progress=progress))
-    delays = dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child) | {TRAIN_JOBS: news.delay_trainjob}
+    controller = build_controller(FrameworkContext(on_cluster=True, logs_as_messages=True, progress=progress))
+    delays: dict[GVR, Callable[[View, Object], float]] = {
+        **dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child),
+        TRAIN_JOBS: news.delay_trainjob,
+        PODS: news.delay_pod,
+        EVENTS: news.delay_refusal,
+    }
     sources = [
         dataclasses.replace(source, delay=delays[source.gvr]) if source.gvr in delays else source
         for source in controller.sources
@@ -306,6 +313,15 @@ class ChangeDelays:
         self._generations[key] = now
         return self._seconds if seen == now else 0.0
 
+    def delay_pod(self, view: View, pod: Object) -> float:
+        """Most troubles of Pods pass by themselves; that one is gone may be what a suspended job waits for."""
+        meta = pod["metadata"]
+        return self._seconds if view.find(PODS, meta["namespace"], meta["name"]) is not None else 0.0
+
+    def delay_refusal(self, view: View, event: Object) -> float:
+        """The Job controller tries again, and a quota may have room by then."""
+        return self._seconds
+
     def delay_child(self, view: View, child: Object) -> float:
         jobset = JobSet(child)
         gvr = _KINDS.get(jobset.kind, JOB_SETS)
@@ -319,7 +335,7 @@ def build_cache(
 ) -> WatchCache:
     slim: dict[GVR, Slim] = dict.fromkeys(collections, drop_ownership)
     slim |= dict.fromkeys((CONFIG_MAPS, SECRETS, HORIZONTAL_POD_AUTOSCALERS), drop_content_of_others)
-    slim |= {JOBS: drop_spec, PODS: drop_spec}
+    slim |= {JOBS: drop_spec, PODS: drop_spec, EVENTS: keep_refusal}
     return WatchCache(
         client,
         collections,
@@ -330,6 +346,7 @@ def build_cache(
         optional=settings.optional,
         slim=slim,
         selectors={JOBS: JOBSET_NAME} if settings.v1_jobs else OF_JOB_SETS,
+        field_selectors={EVENTS: REFUSALS},
     )
 
 

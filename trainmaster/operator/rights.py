@@ -56,9 +56,9 @@ _LIFECYCLE: list[Object] = [
         "resourceNames": [f"trainjobs.{TRAIN_JOBS.group}"],
         "verbs": ["get"],
     },
-    # For --history; events are also written.
+    # For --history; events are also written, and those of Jobs say why the server refuses their Pods.
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "create", "patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": [*_READ, "create", "patch"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
 

@@ -18,6 +18,7 @@ from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
+from trainmaster.api.state_texts import POD_TROUBLES
 from trainmaster.api.state_texts import WAITING as WORDS
 from trainmaster.api.training.advice import list_advice
 from trainmaster.api.training.failures import summarize_failure
@@ -48,6 +49,7 @@ from trainmaster.jobs.models.training import (
     TrainingJob,
     TrainingState,
 )
+from trainmaster.jobs.troubles import CRASHING, list_troubles
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
 
@@ -138,7 +140,8 @@ class _Explainer:
             return self._explain_end(self._job.state_ignoring_deletion, condition)
         if self._job.is_deleting:
             return self._explain_deletion()
-        if self._job.is_suspended or self._job.is_true(SUSPENDED):
+        is_resuming = not self._job.is_suspended and self._job.waiting
+        if self._job.is_suspended or (self._job.is_true(SUSPENDED) and not is_resuming):
             return self._explain_suspended(self._job.find_condition(SUSPENDED))
         if self._job.waiting:
             return self._explain_waiting(self._job.waiting)
@@ -200,7 +203,9 @@ class _Explainer:
     def _explain_suspended(self, condition: Fields | None) -> JobExplanation:
         since = read_text(condition, "lastTransitionTime")
         namespace, name = self._job.namespace, self._job.label
-        sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: nothing of it runs"
+        ending = [pod for pod in self._list_pods() if not pod.is_over]
+        left = self._tell_ending(ending) if ending else "nothing of it runs"
+        sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: {left}"
         todo = [f"trainmaster resume {name} -n {namespace}"]
         questions = self._ask()
         if questions is not None:
@@ -209,6 +214,13 @@ class _Explainer:
                 "it would start at once" if starts else "it would wait in the queue: there is no room for it now"
             )
         return self._make(SUSPENDED, sentence, reason=SUSPENDED, since=since, unblock=tuple(todo))
+
+    def _tell_ending(self, pods: list[Pod]) -> str:
+        """For Pods that are being stopped, or soon will be."""
+        count = f"{len(pods)} Pod{'s are' if len(pods) > 1 else ' is'} still ending"
+        ends = [str(pod.meta["deletionTimestamp"]) for pod in pods if pod.is_deleting]
+        left = max((parse_time(end) - self._now.wall).total_seconds() for end in ends) if ends else 0.0
+        return f"{count}, for at most {describe_age(left)}" if left > 0 else count
 
     def _explain_waiting(self, waiting: Fields) -> JobExplanation:
         reason, message, since = (read_text(waiting, name) for name in ("reason", "message", "since"))
@@ -328,7 +340,7 @@ class _Explainer:
 
     def _explain_active(self) -> JobExplanation:
         pods = self._list_pods()
-        running = [pod for pod in pods if pod.is_running]
+        running = [pod for pod in pods if pod.is_running and not pod.is_deleting and not any(list_troubles(pod))]
         facts = tuple(self._list_active_facts())
         if running and len(running) == len([pod for pod in pods if not pod.is_over]):
             started = min((pod.started_at for pod in running), default="")
@@ -336,7 +348,11 @@ class _Explainer:
             count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
             return self._make(RUNNING, f"runs{age}: {count}", since=started, facts=facts)
         created = self._job.created_at
-        text = "; ".join(self._list_pod_reasons(pods)) or "its Pods are being made"
+        ending = [pod for pod in pods if pod.is_deleting and not pod.is_over]
+        texts = [*self._list_pod_reasons(pods), *([self._tell_ending(ending)] if ending else ())]
+        if running and texts:
+            texts.insert(0, f"{len(running)} Pod{'s run' if len(running) > 1 else ' runs'}")
+        text = "; ".join(texts) or "its Pods are being made"
         sentence = f"is starting since {self._tell_age(created)}: {text}"
         namespace, name = self._place
         todo = () if pods else (f"if this lasts: `trainmaster doctor {self._job.word} {name} -n {namespace}`",)
@@ -353,15 +369,14 @@ class _Explainer:
         """What Pods that are not running yet say, without duplicates."""
         seen = set()
         for pod in pods:
-            for waiting in map(read_waiting, pod.all_container_statuses):
-                text = ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+            waits = [one for one in map(read_waiting, pod.all_container_statuses) if one.get("reason") != CRASHING]
+            texts = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in waits]
+            texts += [f"{one.reason}: {one.message}" for one in list_troubles(pod) if one.reason == CRASHING]
+            texts.append(read_text(pod.find_condition("PodScheduled"), "message") if _finds_no_node(pod) else "")
+            for text in texts:
                 if text and text not in seen:
                     seen.add(text)
                     yield f"Pod {pod.name}: {text}"
-            text = read_text(pod.find_condition("PodScheduled"), "message") if _finds_no_node(pod) else ""
-            if text and text not in seen:
-                seen.add(text)
-                yield f"Pod {pod.name}: {text}"
 
     def _list_active_facts(self) -> Iterator[str]:
         percent, remaining = self._job.progress
@@ -403,7 +418,7 @@ def _tell_long_wait(verdict: SchedulingVerdict) -> str:
 
 
 def find_advice(reason: str) -> str:
-    words = WORDS.get(reason)
+    words = WORDS.get(reason) or POD_TROUBLES.get(reason)
     return words.advice if words is not None else "read the message"
 
 

@@ -38,6 +38,9 @@ class FrameworkContext:
 
     on_cluster: bool = False
     """Whether this is a Kubernetes cluster, where other components can handle PodGroups and Flux."""
+    logs_as_messages: bool = False
+    """Whether containers get the end of their log as termination message when they fail without one. On one machine
+    the node does this for all."""
     progress: ProgressServer | None = None
     """None: containers get no progress variables. Corresponds to upstream's feature gate `TrainJobStatus` being off."""
     make_ssh_keys: Callable[[], keys.KeyPair] = keys.make_ssh_keys

@@ -31,6 +31,7 @@ from trainmaster.api.training.steps import (
 from trainmaster.api.training.template import fill_template, upsert_env
 from trainmaster.controllers.frameworks import inject_gangs, progress, select_framework
 from trainmaster.controllers.frameworks.contract import Companion, ContainerPart, FrameworkContext, Injection, Training
+from trainmaster.controllers.last_words import keep_last_words
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -68,6 +69,9 @@ def build_children(trainjob: TrainJob, runtime: Fields, context: FrameworkContex
     for part in (*injection.parts, *reporting.parts):
         _add_part(spec, part)
     _finish_trainer(spec, training)
+    if context.logs_as_messages:
+        for job in list_jobs(spec):
+            keep_last_words(job["template"]["spec"]["template"]["spec"])
     for job in list_jobs(spec):
         job_spec = job["template"].setdefault("spec", {})
         job_spec["parallelism"] = job_spec["completions"] = counts[job["name"]]

@@ -18,8 +18,10 @@ from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
     COSCHEDULING_POD_GROUPS,
+    EVENTS,
     JOB_SETS,
     JOBS,
+    PODS,
     SECRETS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
@@ -32,7 +34,7 @@ from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers.failures import describe as describe_failure
 from trainmaster.controllers.frameworks.contract import FrameworkContext
-from trainmaster.controllers.trainjob import attempts, deadline, suspension, verdict
+from trainmaster.controllers.trainjob import attempts, deadline, pod_reasons, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
@@ -94,8 +96,11 @@ def reconcile(
         waiting = _explain_foreign(jobset)
     else:
         waiting = _start(draft, context, view, trainjob, runtime)
+    below = None
+    if waiting is None and own is not None and context.on_cluster:
+        below = pod_reasons.find_reason(view, own)
     began = attempts.find_beginning(view, trainjob, own)
-    set_status(draft, trainjob, own, waiting, now.wall, failure=failure, began=began)
+    set_status(draft, trainjob, own, waiting, now.wall, below=below, failure=failure, began=began)
     _note_news(draft, trainjob, waiting, failure)
     draft.wake_after(left)
     return draft.build_plan()
@@ -154,6 +159,8 @@ def _keep(
         return _restart(draft, trainjob, jobset)
     if jobset.is_deleting:
         return Waiting(TERMINATING, f"the JobSet {jobset.name} was deleted by hand; it is made anew once it is gone")
+    if have and not want and context.on_cluster and (leftover := pod_reasons.find_leftover(view, jobset)):
+        return leftover
     if isinstance(runtime, Waiting):
         if have and not want:
             return runtime
@@ -221,8 +228,9 @@ def _note_news(draft: ObjectDraft, trainjob: TrainJob, waiting: Waiting | None, 
     if failure is not None and failure != trainjob.failure:
         draft.note(trainjob, verdict.REASON, _cut("", describe_failure(failure)), warning=True)
     if waiting is not None and trainjob.waiting.get("message") != waiting.message:
-        if waiting.reason in (MISSING, TERMINATING, RESTARTING):
-            asked = RESTARTING in (waiting.reason, trainjob.waiting_reason)
+        if waiting.reason in (MISSING, TERMINATING, RESTARTING, pod_reasons.LEFTOVER_POD):
+            expected = (RESTARTING, pod_reasons.LEFTOVER_POD)
+            asked = waiting.reason in expected or trainjob.waiting_reason == RESTARTING
             draft.note(trainjob, waiting.reason, waiting.message, warning=not asked)
         else:
             draft.note(trainjob, EVENT_REASON, _cut(EVENT_PREFIX, waiting.message), warning=True)
@@ -282,10 +290,12 @@ def map_runtime(view: View, runtime: Object) -> Iterable[Request]:
 
 def build_controller(context: FrameworkContext | None = None) -> Controller:
     """The controller for one installation. The default context is the embedded server's."""
+    context = context or FrameworkContext()
+    of_pods = (ChangeSource(PODS, pod_reasons.map_pod), ChangeSource(EVENTS, pod_reasons.map_refusal))
     return Controller(
         name="trainjob",
         kind=TRAIN_JOBS,
-        reconcile=partial(reconcile, context or FrameworkContext()),
+        reconcile=partial(reconcile, context),
         reporter="trainer-trainjob-controller",
         sources=(
             ChangeSource(TRAIN_JOBS, map_trainjob),
@@ -295,6 +305,7 @@ def build_controller(context: FrameworkContext | None = None) -> Controller:
             ChangeSource(SECRETS, map_child),
             ChangeSource(TRAINING_RUNTIMES, map_runtime),
             ChangeSource(CLUSTER_TRAINING_RUNTIMES, map_runtime),
+            *(of_pods if context.on_cluster else ()),
         ),
     )
 

@@ -51,13 +51,15 @@ def set_status(
     waiting: Waiting | None,
     now: datetime,
     *,
+    below: Waiting | None = None,
     failure: Fields | None = None,
     began: str = "",
 ) -> None:
     """Sets the whole status of a TrainJob that has not finished; fields of other writers are kept.
 
-    While the job waits, its Suspended condition follows the JobSet, otherwise its own spec. `failure` says what failed
-    in the attempts so far. A report (`trainerStatus`) from before the current attempt `began` is removed.
+    While the job waits, its Suspended condition follows the JobSet, otherwise its own spec. `below`: why its Pods do
+    not run, if the JobSet does not say it. `failure` says what failed in the attempts so far. A report
+    (`trainerStatus`) from before the current attempt `began` is removed.
     """
     status = draft.status
     suspended = trainjob.is_suspended if waiting is None or jobset is None else jobset.is_suspended
@@ -67,8 +69,9 @@ def set_status(
         _set_counts(status, jobset.replicated_statuses)
     if "trainerStatus" in status and is_left_over(status["trainerStatus"], began):
         del status["trainerStatus"]
+        status.pop("progress", None)
     is_complete = draft.is_true("Complete")
-    reason = None if is_complete or draft.is_true("Failed") else _decide_waiting(status, jobset, waiting, now)
+    reason = None if is_complete or draft.is_true("Failed") else _decide_waiting(status, jobset, waiting, below, now)
     # Removed when the job completes; events still show what happened.
     _set(status, "failure", None if is_complete else failure)
     _set(status, "waiting", reason)
@@ -115,7 +118,11 @@ def _copy_conditions(draft: ObjectDraft, jobset: JobSet, failure: Fields | None)
         draft.set_condition(new)
 
 
-def _decide_waiting(status: Object, jobset: JobSet | None, waiting: Waiting | None, now: datetime) -> Fields | None:
-    if waiting is not None:
-        return waiting.to_wire(status.get("waiting"), now)
-    return find_annotated(jobset.raw) if jobset is not None else None
+def _decide_waiting(
+    status: Object, jobset: JobSet | None, waiting: Waiting | None, below: Waiting | None, now: datetime
+) -> Fields | None:
+    annotated = find_annotated(jobset.raw) if jobset is not None and waiting is None else None
+    if annotated is not None:
+        return annotated
+    reason = waiting or below
+    return None if reason is None else reason.to_wire(status.get("waiting"), now)

@@ -1,14 +1,16 @@
-"""The part of a pass that applies to clusters only: the PodGroup of a job, and the autoscaler of a PyTorchJob."""
+"""The part of a pass that applies to clusters only: the PodGroup of a job, the autoscaler of a PyTorchJob, and what
+kubelets say about Pods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import HORIZONTAL_POD_AUTOSCALERS
 from trainmaster.api.v1jobs.frameworks import MPI, PYTORCH
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
 from trainmaster.client.writes import Create
+from trainmaster.controllers.last_words import keep_last_words
 from trainmaster.controllers.v1jobs import autoscaling, gangs
 from trainmaster.controllers.v1jobs.claims import V1Children
 from trainmaster.controllers.v1jobs.contract import V1Cluster
@@ -16,7 +18,9 @@ from trainmaster.controllers.v1jobs.draft import V1JobDraft
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.draft import build_delete, build_patch
 from trainmaster.jobs.models.objects import ObjectModel
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.v1jobs import V1Job
+from trainmaster.jobs.troubles import UNSCHEDULABLE, find_trouble
 
 _OTHER_SCHEDULER = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
 
@@ -72,12 +76,21 @@ class V1ClusterPass:
         return None
 
     def prepare_pod(self, pod: Object, replica: ReplicaSpec) -> None:
+        if self._cluster is not None and self._cluster.logs_as_messages:
+            keep_last_words(pod["spec"])
         if self._cluster is None or self._pod_groups is None:
             return
         if gangs.names_other_scheduler(replica, self._cluster):
             reason = "SettedPodTemplateSchedulerName" if self._job.framework is MPI else "SetPodTemplateSchedulerName"
             self._draft.note(self._job, reason, _OTHER_SCHEDULER, warning=True)
         gangs.decorate(pod, self._job, replica, self._cluster)
+
+    def find_trouble(self, pods: Sequence[Pod]) -> Waiting | None:
+        """On one machine, the node reports everything else in annotations."""
+        trouble = find_trouble(pods)
+        if trouble is None or (self._cluster is None and trouble.reason != UNSCHEDULABLE):
+            return None
+        return Waiting(trouble.reason, trouble.message)
 
     def release(self) -> None:
         """After the end of the job. The autoscaler stays as long as the job, as upstream."""

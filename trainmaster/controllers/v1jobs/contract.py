@@ -15,6 +15,8 @@ _VOLCANO = "volcano"
 class V1Cluster:
     gang_scheduler: str = ""
     """As upstream's `--gang-scheduler-name`: "" for none, `volcano`, or a scheduler with the coscheduling plugin."""
+    logs_as_messages: bool = False
+    """As in `frameworks.contract.FrameworkContext`."""
 
     @property
     def is_volcano(self) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.labels import POD_ATTEMPT
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.reading import read_text
 from trainmaster.api.resources import PODS, SERVICE_ACCOUNTS, SERVICES
 from trainmaster.api.v1jobs.frameworks import LAUNCHER, MPI, NEVER, WORKER
 from trainmaster.api.v1jobs.replicas import ReplicaSpec
@@ -338,13 +337,12 @@ class V1Pass:
             # Nobody reports when an object of another owner is gone.
             self.draft.wake_after(_CONFLICT_SECONDS)
             return
-        pending = [pod for pod in self._children.pods if pod.phase == "Pending" and not pod.is_deleting]
-        if 0 < self._job.min_available <= sum(bool(pod.node) for pod in self._children.pods):
+        pods = self._children.pods
+        if 0 < self._job.min_available <= sum(bool(pod.node) for pod in pods):
             # It has started, and does not wait for the other Pods.
-            pending = [pod for pod in pending if pod.node]
-        # On a cluster, which has a scheduler of its own, only the condition says it.
-        reasons = (*map(_find_reason, pending), *map(_find_obstacle, pending))
-        waiting = next(filter(None, reasons), None)
+            pods = [pod for pod in pods if pod.node]
+        pending = [pod for pod in pods if pod.phase == "Pending" and not pod.is_deleting]
+        waiting = next(filter(None, map(_find_reason, pending)), None) or self._cluster.find_trouble(pods)
         if waiting is None:
             self.draft.status.pop("waiting", None)
         else:
@@ -356,11 +354,6 @@ class V1Pass:
         self.draft.status["waiting"] = waiting.to_wire(before, self._now.wall)
         if before.get("reason") != waiting.reason:
             self.draft.note(self._job, waiting.reason, waiting.message, warning=True)
-
-
-def _find_obstacle(pod: Pod) -> Waiting | None:
-    message = read_text(pod.unscheduled, "message")
-    return Waiting("Unschedulable", f"Pod {pod.name} waits: {message}") if message else None
 
 
 def _find_reason(pod: Pod) -> Waiting | None:

@@ -176,3 +176,54 @@ def test_a_pod_without_a_node_on_a_cluster_makes_its_job_wait() -> None:
 @pytest.mark.parametrize(("limit", "edge"), [(0, 0), (1, 0), (1, 1), (7, 5), (100, 64), (100, 100)])
 def test_the_largest_number_that_works_is_found(limit: int, edge: int) -> None:
     assert compute_largest(limit, lambda count: count <= edge) == min(limit, edge)
+
+
+def make_pod(name: str, state: Object, **more: Any) -> Object:
+    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: "js", labels.REPLICATED_JOB_NAME: "node"}
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": marks, **more}
+    status = {
+        "phase": "Running",
+        "startTime": ago(27),
+        "containerStatuses": [{"name": "node", "restartCount": 1, **state}],
+    }
+    return {"metadata": meta, "spec": {}, "status": status}
+
+
+def ask_about(job: Object, *pods: Object) -> str:
+    world = World()
+    world.add(TRAIN_JOBS, job)
+    world.add(JOB_SETS, make_jobset())
+    for pod in pods:
+        world.add(PODS, pod)
+    found = explain(world, "default", "a", Now(NOW))
+    assert found is not None
+    return found.sentence
+
+
+STOPPING = {"deletionTimestamp": format_time(NOW + timedelta(seconds=20)), "deletionGracePeriodSeconds": 30}
+RUNNING: Object = {"state": {"running": {}}}
+CRASHED: Object = {"state": {"terminated": {"exitCode": 3}}}
+
+
+def test_pods_that_crash_or_are_being_stopped_do_not_run() -> None:
+    job = make(metadata={"creationTimestamp": ago(30)}, status={"jobsStatus": [{"name": "node", "active": 1}]})
+    assert ask_about(job, make_pod("x", RUNNING), make_pod("y", RUNNING)) == "runs since 27s: 2 Pods run"
+    crashing = ask_about(job, make_pod("x", RUNNING), make_pod("y", CRASHED))
+    assert "1 Pod runs; Pod y" in crashing and "exit code 3" in crashing
+    stopping = ask_about(job, make_pod("x", RUNNING, **STOPPING))
+    assert stopping == "is starting since 30s: 1 Pod is still ending, for at most 20s"
+
+
+def test_a_suspended_job_whose_pods_are_still_ending_says_so() -> None:
+    condition = {"type": "Suspended", "status": "True", "lastTransitionTime": ago(5)}
+    job = make(spec={"suspend": True}, status={"conditions": [condition]})
+    assert ask_about(job) == "is suspended since 5s: nothing of it runs"
+    pods = [make_pod(name, RUNNING, **STOPPING) for name in ("x", "y")]
+    assert ask_about(job, *pods) == "is suspended since 5s: 2 Pods are still ending, for at most 20s"
+
+
+def test_a_job_that_waits_for_its_old_pods_before_it_is_resumed_says_so() -> None:
+    condition = {"type": "Suspended", "status": "True", "lastTransitionTime": ago(5)}
+    waiting = {"reason": "LeftoverPod", "message": "a Pod is still ending", "since": ago(1)}
+    job = make(spec={"suspend": False}, status={"conditions": [condition], "waiting": waiting})
+    assert ask_about(job) == "waits (LeftoverPod): a Pod is still ending"

@@ -277,3 +277,27 @@ def test_a_job_that_does_not_fit_into_memory_waits_with_its_reason(framework: V1
     assert stage.pods == []
     assert stage.status["waiting"]["reason"] == "FailedValidation"
     assert f"it has {pods} Pods" in stage.status["waiting"]["message"]
+
+
+def test_what_kubelets_say_about_pods_is_said_by_the_job() -> None:
+    stage = V1Stage(PYTORCH, {"Worker": 2}, cluster=PLAIN)
+    stage.play()
+    missing = {"waiting": {"reason": "ErrImageNeverPull", "message": "is not present"}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "pytorch", "state": missing}]}
+    stage.world.merge(PODS, "a-worker-1", {"status": status})
+    stage.play()
+    waiting = stage.status["waiting"]
+    want = ("ErrImageNeverPull", "Pod a-worker-1: container pytorch: is not present")
+    assert (waiting["reason"], waiting["message"]) == want
+    stage.set_phase("a-worker-1", "Running")
+    stage.world.merge(PODS, "a-worker-1", {"status": {"containerStatuses": []}})
+    stage.play()
+    assert "waiting" not in stage.status
+
+
+def test_pods_keep_what_they_printed_last() -> None:
+    stage = V1Stage(PYTORCH, {"Worker": 1}, cluster=V1Cluster(logs_as_messages=True))
+    stage.play()
+    [pod] = stage.world.list(PODS)
+    policies = {container["terminationMessagePolicy"] for container in pod["spec"]["containers"]}
+    assert policies == {"FallbackToLogsOnError"}

@@ -294,7 +294,7 @@ def test_a_job_that_runs_with_the_pods_it_needs_is_not_waiting() -> None:
     for name in stage.pods:
         stage.world.merge(PODS, name, {"status": {"phase": "Pending", "conditions": [unplaced]}})
     stage.play()
-    assert stage.status["waiting"]["message"] == "Pod a-worker-0 waits: no room"
+    assert stage.status["waiting"]["message"] == "Pod a-worker-0: no room; the same for 1 other Pod"
     stage.world.merge(PODS, "a-worker-0", {"spec": {"nodeName": "local"}, "status": {"conditions": []}})
     stage.set_phase("a-worker-0", "Running")
     stage.play()
