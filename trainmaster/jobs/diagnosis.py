@@ -20,10 +20,12 @@ from trainmaster.api.lifecycle.terms import EffectiveTerm, check_annotations, fi
 from trainmaster.api.meta import Object
 from trainmaster.jobs.janitor import describe_age, list_foreign_finalizers
 from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.troubles import find_refusal, find_trouble
 from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"
@@ -64,6 +66,8 @@ class Case:
     """(verb, resource) pairs that the user is not allowed."""
     skew: float | None = None
     """How many seconds the server's clock is ahead of ours."""
+    events: Sequence[ObjectEvent] = ()
+    """About its Jobs."""
     retries: Mapping[str, float] = field(default_factory=dict)
     """Per controller, from metrics: passes that failed, for example with a conflict, and refused deletions."""
 
@@ -181,6 +185,27 @@ def check_leaks(case: Case) -> Iterator[CheckResult]:
         yield CheckResult("leak", PROBLEM, seen, fix)
 
 
+def check_pods(case: Case) -> Iterator[CheckResult]:
+    """Pods that do not start or do not stay, and Pods that the server refuses."""
+    if case.job.end is not None or case.job.is_suspended:
+        return
+    trouble = find_trouble(case.pods)
+    if trouble is not None:
+        fix = f"kubectl describe pod {trouble.pod} -n {case.job.namespace}"
+        yield CheckResult("pods", PROBLEM, f"{trouble.reason}: {trouble.message}", fix)
+    if not case.events:
+        return
+    without = [job.uid for job in case.jobs if not job.is_finished and not _has_pods(case, job)]
+    refusal = find_refusal(without, case.events)
+    if refusal is not None:
+        fix = f"kubectl get events -n {case.job.namespace}   # then change the job, or what refuses its Pods"
+        yield CheckResult("pods", PROBLEM, f"{refusal.reason}: {refusal.message}", fix)
+
+
+def _has_pods(case: Case, job: Job) -> bool:
+    return sum(1 for pod in case.pods if pod.is_owned_by(job.uid)) >= job.parallelism
+
+
 def check_deadline(case: Case) -> Iterator[CheckResult]:
     """Only reports a deadline that nothing enforces; the exact times are up to the controller."""
     term = find_deadline(case.job.raw, case.runtime)
@@ -248,6 +273,7 @@ CHECKS: tuple[Callable[[Case], Iterator[CheckResult]], ...] = (
     check_level,
     check_children,
     check_leaks,
+    check_pods,
     check_deadline,
     check_conflicts,
     check_access,

@@ -12,6 +12,7 @@ from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.meta import Object
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
 from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 
@@ -163,3 +164,19 @@ def test_rights_that_are_missing_clocks_that_differ_and_conflicts() -> None:
     assert "90 s behind" in clock.seen
     conflicts = find_one(replace(make_case(), retries={"retention": 25.0}))
     assert "retention had to try 25 times again" in conflicts.seen
+
+
+def test_pods_that_do_not_start_and_pods_that_the_server_refuses_are_problems() -> None:
+    waiting = {"waiting": {"reason": "ErrImageNeverPull", "message": "is not present"}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "node", "state": waiting}]}
+    stuck = Pod({"metadata": {"name": "p", "namespace": "default"}, "status": status})
+    found = find_one(replace(make_case(), pods=[stuck]))
+    assert (found.state, found.seen) == ("problem", "ErrImageNeverPull: Pod p: container node: is not present")
+    assert found.fix == "kubectl describe pod p -n team"
+    job = Job({"metadata": {"name": "j", "uid": "u"}, "spec": {"parallelism": 1}, "status": {}})
+    about = {"kind": "Job", "name": "j", "uid": "u"}
+    event = ObjectEvent(
+        {"metadata": {}, "reason": "FailedCreate", "message": "Error creating: no", "involvedObject": about}
+    )
+    found = find_one(replace(make_case(), jobs=[job], events=[event]))
+    assert found.seen == 'FailedCreate: job "j": Error creating: no'

@@ -11,10 +11,11 @@ import argparse
 import asyncio
 from dataclasses import replace
 
+from trainmaster.api.labels import JOBSET_UID
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CONFIG_MAPS, EVENTS
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.advising import list_job_advice
@@ -24,7 +25,9 @@ from trainmaster.cli.jobs import add_names, get_job
 from trainmaster.cli.servers.connection import add_server, call, is_cluster
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.jobs.lookups import find_readable, find_runtime, read_parts
+from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import SystemClock
 
@@ -63,7 +66,9 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
     )
     pods = [Pod(pod) for pod in parts.pods]
     troubled = sorted(pods, key=lambda pod: pod.phase in ("Running", "Succeeded"))
-    about = [job, *([parts.jobset] if parts.jobset else []), *troubled[:_EVENTS_OF_PODS]]
+    # Refused Pods are reported only there.
+    jobs = await _list_jobs(client, parts.jobset) if parts.jobset and not troubled else []
+    about = [job, *([parts.jobset] if parts.jobset else []), *jobs, *troubled[:_EVENTS_OF_PODS]]
     events = await asyncio.gather(*(_list_events(client, namespace, one.uid) for one in about))
     return JobDetails(
         job,
@@ -75,6 +80,16 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
         policy=read_policy(config).policy,
         outputs=outputs,
     )
+
+
+async def _list_jobs(client: Client, jobset: JobSet) -> list[Job]:
+    options = ListOptions(label_selector=f"{JOBSET_UID}={jobset.uid}", limit=_EVENTS_OF_PODS)
+    try:
+        return list(map(Job, (await client.list(JOBS, jobset.namespace, options)).items))
+    except StatusError as error:
+        if error.code == 403:
+            return []
+        raise
 
 
 async def _list_events(client: Client, namespace: str, uid: str) -> list[Object]:

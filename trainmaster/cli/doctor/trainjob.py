@@ -18,24 +18,28 @@ from trainmaster.api.lifecycle import policy
 from trainmaster.api.lifecycle.policy import read_policy
 from trainmaster.api.meta import GVR
 from trainmaster.api.reading import read_status
-from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS
+from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.status import StatusError
 from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_job
-from trainmaster.cli.output import print_data, print_table
+from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.servers.connection import call
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
 from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, read_parts
 from trainmaster.jobs.models.batch import Job
+from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.troubles import REFUSED
 from trainmaster.kit.clock import SystemClock
 
+_MOST_LINES = 8
+"""Of what was seen, on a narrow terminal."""
 REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 T = TypeVar("T")
 _RETRY = re.compile(
@@ -65,7 +69,9 @@ def _show(context: CommandContext, found: Sequence[CheckResult]) -> None:
     if not found:
         context.note("nothing found")
         return
-    print_table(context, ("CHECK", "STATE", "SEEN"), [(one.check, one.state, one.seen) for one in found])
+    rows = [(one.check, one.state, one.seen) for one in found]
+    for line in build_table(context, ("CHECK", "STATE", "SEEN"), rows, most_lines=_MOST_LINES):
+        context.say(line)
     fixes = [one for one in found if one.fix]
     if fixes:
         context.say()
@@ -80,13 +86,15 @@ async def collect(client: Client, reference: str, namespace: str) -> Case:
     jobset = await _skip_forbidden(find_jobset(client, job))
     parts = await _skip_forbidden(read_parts(client, job))
     snapshot = await find_readable(client, CONFIG_MAPS, snapshots.get_name(job.raw), namespace)
+    jobs = [] if jobset is None else await _skip_forbidden(_list_jobs(client, jobset)) or []
     return Case(
         job,
         now,
         runtime=await find_runtime(client, job),
         snapshot=snapshot is not None,
         jobsets=[] if jobset is None else [jobset],
-        jobs=[] if jobset is None else await _skip_forbidden(_list_jobs(client, jobset)) or [],
+        jobs=jobs,
+        events=await _skip_forbidden(_list_refusals(client, namespace)) or [] if jobs else [],
         pods=[] if parts is None else [Pod(one) for one in parts.pods],
         policy=read_policy(await find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE)).policy,
         forbidden=await _list_forbidden(client, job),
@@ -109,6 +117,12 @@ async def _compare_clocks(client: HttpClient) -> tuple[datetime, float | None]:
 async def _list_jobs(client: Client, jobset: JobSet) -> list[Job]:
     options = ListOptions(label_selector=f"{JOBSET_UID}={jobset.uid}")
     return list(map(Job, (await client.list(JOBS, jobset.namespace, options)).items))
+
+
+async def _list_refusals(client: Client, namespace: str) -> list[ObjectEvent]:
+    """Of Jobs whose Pods the server refuses."""
+    options = ListOptions(field_selector=f"involvedObject.kind=Job,reason={REFUSED}")
+    return list(map(ObjectEvent, (await client.list(EVENTS, namespace, options)).items))
 
 
 async def _skip_forbidden(reading: Awaitable[T]) -> T | None:
