@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from trainmaster.api.meta import GVR, Object
+from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.spans import parse_span
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.jobs.models import training
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import SystemClock
 
@@ -94,8 +96,57 @@ async def wait_for(client: Client, jobs: Sequence[TrainingJob], goal: str, secon
 
     Failure with TIMED_OUT after the timeout.
     """
-    waits = [wait_until(client, job.gvr, job.name, job.namespace, build_wait_condition(goal, job)) for job in jobs]
+    waits = [_wait_for_one(client, job, goal) for job in jobs]
     return [problem for problem in await limit(waits, seconds, f"not all are {goal}") if problem]
+
+
+async def _wait_for_one(client: Client, job: TrainingJob, goal: str) -> str:
+    judge = build_wait_condition(goal, job)
+    problem = await wait_until(client, job.gvr, job.name, job.namespace, judge)
+    if not problem and goal == SUSPENDED:
+        # The condition is set when its Pods have been told to end.
+        await _wait_for_pods(client, job)
+    return problem
+
+
+async def _wait_for_pods(client: Client, job: TrainingJob) -> None:
+    """Returns when no Pod of the job is left that has not ended, or if the user may not see Pods."""
+    left: dict[str, Object] = {}
+
+    def look() -> None:
+        if all(Pod(pod).is_over or job.find_place(pod) is None for pod in left.values()):
+            raise _Decided("")
+
+    async def begin(items: list[Object]) -> None:
+        left.clear()
+        left.update({item["metadata"]["uid"]: item for item in items})
+        look()
+
+    async def change(event: WatchEvent) -> None:
+        uid = event.object["metadata"]["uid"]
+        if event.type == "DELETED":
+            left.pop(uid, None)
+        else:
+            left[uid] = event.object
+        look()
+
+    selector = f"{job.pod_label}={job.name}"
+    try:
+        await follow(
+            client,
+            SystemClock(),
+            PODS,
+            begin,
+            change,
+            namespace=job.namespace,
+            label_selector=selector,
+            trouble=_pass_on_refusals,
+        )
+    except _Decided:
+        return
+    except StatusError as error:
+        if error.code != 403:
+            raise
 
 
 async def limit(waits: Sequence[Awaitable[str]], seconds: float | None, text: str) -> list[str]:
