@@ -8,6 +8,7 @@ and the caller decides whether to wait.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -21,11 +22,18 @@ from trainmaster.client.contract import Client, ListOptions, LogOptions
 from trainmaster.history.logs import FOLDER, list_logs
 from trainmaster.history.record import RecordSources
 from trainmaster.jobs.kinds import find_place, read_training_job
+from trainmaster.jobs.logs.contract import JobLogOptions
+from trainmaster.jobs.logs.lines import check_not_lost
+from trainmaster.jobs.logs.places import list_gone
 from trainmaster.jobs.lookups import find_jobset, read_parts
+from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.shim.log_sink import MAX_LINE, split_line
 
 PODS_GONE = "its Pods were gone before their logs could be copied"
+_STAMPED = re.compile(rb"\d{4}-\d\d-\d\dT")
 _MOST_EVENTS_OF = 100
 """The maximum number of objects whose events are requested, one request each: the job and JobSets first, Pods last."""
 
@@ -52,8 +60,12 @@ class ClientGather:
         else:
             uids, pods = [job.uid], (await read_parts(self._client, job)).pods
         gaps = [gap for pod in pods for gap in await self._copy_logs(pod)]
-        if uids and not pods and not list_logs(self._directory, uids):
+        kept = list_logs(self._directory, uids)
+        if uids and not pods and not kept:
             gaps.append(PODS_GONE)
+        else:
+            places = [*(log.place for log in kept), *filter(None, map(find_place, pods))]
+            gaps += [gap for jobset in map(JobSet, jobsets) for gap in _list_gone(jobset, places, job)]
         events = await self._list_events(namespace, [raw, *jobsets, *jobs, *pods])
         return RecordSources(raw, snapshot, jobsets, jobs, pods, events, gaps)
 
@@ -103,6 +115,14 @@ class ClientGather:
             raise
 
 
+def _list_gone(jobset: JobSet, places: Collection[PodPlace], job: TrainingJob) -> Iterator[str]:
+    """What is missing because Pods were replaced or deleted before they were seen here."""
+    present = [place for place in places if place.jobset == jobset.uid]
+    for attempt, texts in list_gone(jobset, present, JobLogOptions(), has_ended=job.is_finished).items():
+        if attempt >= jobset.first_attempt:
+            yield from (f"attempt {attempt}: {text}" for text in texts)
+
+
 def _list_outputs(pod: Object) -> Iterator[tuple[str, int, bool]]:
     """(container, restart, whether it is the previous one) of the logs that a kubelet still has: the last two."""
     for one in Pod(pod).all_container_statuses:
@@ -150,6 +170,8 @@ class _Copy:
         """`tag` is P if the line continues in the next piece."""
         moment, text = self._moment, line
         if not moment:
+            if not _STAMPED.match(line):
+                check_not_lost(line)
             moment, _, text = line.partition(b" ")
         self._moment = moment if tag == b"P" else b""
         stamp = moment + b" stdout"

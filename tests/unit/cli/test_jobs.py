@@ -381,3 +381,13 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(argv: list[str], capsys:
 )
 def test_a_state_may_be_named_like_its_condition(text: str, want: str) -> None:
     assert read_goal(text) == want
+
+
+def test_lines_of_another_pod_of_the_same_rank_are_told_apart() -> None:
+    context = CommandContext({}, io.StringIO(), io.StringIO())
+    printer = Printer(context, prefix=True, timestamps=False, live=False)
+    for pod, text in (("a-0-x", b"1"), ("a-0-x", b"2"), ("a-0-y", b"3")):
+        printer.show(Line(0, "node", 0, "node", "", text, pod=pod))
+    printer.show(Line(1, "node", 0, "node", "", b"4", pod="a-0-z"))
+    assert isinstance(context.err, io.StringIO)
+    assert context.err.getvalue() == "--- node 0 from Pod a-0-y\n", "another attempt has a mark of its own"

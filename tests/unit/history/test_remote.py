@@ -32,13 +32,16 @@ class Cluster:
         """Whether the owner of the JobSet is its controller."""
         self.piece = 1 << 20
         self.ends_early = False
+        self.jobset: Object = {}
+        """More of the JobSet than its owner."""
 
     async def get(self, gvr: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         if gvr == CONFIG_MAPS:
             raise NotFound(404, "NotFound", "no snapshot")
         assert gvr == JOB_SETS
         owner = {"uid": make_trainjob()["metadata"]["uid"], "kind": "TrainJob", "controller": self.controls}
-        return {"metadata": {"name": name, "namespace": namespace, "uid": "js", "ownerReferences": [owner]}}
+        meta = {"name": name, "namespace": namespace, "uid": "js", "ownerReferences": [owner]}
+        return {"metadata": meta, **self.jobset}
 
     async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ListOptions()) -> ObjectList:  # noqa: B008
         if gvr == EVENTS:
@@ -134,3 +137,23 @@ def test_a_jobset_that_another_controls_is_not_part_of_the_record(tmp_path: Path
     cluster.controls = False
     sources = asyncio.run(ClientGather(cast(Client, cluster), tmp_path)(make_trainjob(), ()))
     assert (list(sources.jobsets), list(sources.gaps)) == ([], [])
+
+
+def test_pods_of_earlier_attempts_and_a_log_that_went_with_its_container_are_gaps(tmp_path: Path) -> None:
+    cluster = Cluster()
+    job = {
+        "name": "node",
+        "template": {"spec": {"parallelism": 2, "template": {"spec": {"containers": [{"name": "trainer"}]}}}},
+    }
+    cluster.jobset = {"spec": {"replicatedJobs": [job]}, "status": {"restarts": 1}}
+    pod = make_pod("trainer")
+    pod["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] = "1"
+    cluster.pods = [pod]
+    cluster.logs_of = {("trainer", False): b"unable to retrieve container logs for containerd://" + b"0a" * 32}
+    gaps = asyncio.run(ClientGather(cast(Client, cluster), tmp_path)(make_trainjob(), ())).gaps
+    lost = "its container has been removed, and its log with it"
+    assert list(gaps) == [
+        f"no log of first-node-0-0-abcde, container trainer, restart 0: {lost}",
+        "attempt 0: its 2 Pods are gone, and their logs with them",
+        "attempt 1: the Pod of node 1 is gone, and its log with it",
+    ]

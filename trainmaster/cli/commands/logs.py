@@ -34,7 +34,7 @@ from trainmaster.jobs.logs.contract import ATTEMPT, TROUBLE, Entry, JobLogOption
 from trainmaster.jobs.logs.folding import REPORT_LINES, fold_entries
 from trainmaster.jobs.logs.places import LogSource, find_absent, list_kept_sources, list_log_sources
 from trainmaster.jobs.logs.stream import watch_kept_lines, watch_lines
-from trainmaster.jobs.lookups import get_training_job
+from trainmaster.jobs.lookups import get_training_job, read_parts
 from trainmaster.kit.clock import SystemClock, format_time
 
 if TYPE_CHECKING:
@@ -85,7 +85,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
                 job = await get_training_job(client, options.namespace, options.name)
                 _check(options, wanted, await list_log_sources(client, job, kept or NothingKept()))
             lines = watch_lines(client, SystemClock(), options.namespace, options.name, wanted, kept)
-            return await _print_all(options, lines, printer)
+            count = await _print_all(options, lines, printer)
+            if not count and kept is None and await _is_gone(client, options):
+                context.note(_explain_gone(options))
+                return 1
+            return count
         except NotFound:
             found = find_record(options, context, options.namespace, options.name)
             if kept is None or found is None:
@@ -142,6 +146,18 @@ def _check(options: argparse.Namespace, wanted: JobLogOptions, sources: Collecti
         raise exits.Failure(text, exits.NOT_FOUND)
 
 
+async def _is_gone(client: Client, options: argparse.Namespace) -> bool:
+    """Whether the job has ended, and none of its Pods is left."""
+    job = await get_training_job(client, options.namespace, options.name)
+    return job.is_finished and not (await read_parts(client, job)).pods
+
+
+def _explain_gone(options: argparse.Namespace) -> str:
+    text = f"{options.name} has ended and its Pods are gone, with what they printed"
+    record = f"`trainmaster history logs {options.name} --archive DIR`"
+    return f"{text}; where an operator runs with --history DIR, its record has the logs: {record}"
+
+
 def _explain_nothing(options: argparse.Namespace) -> str:
     if _is_selective(options) or options.since:
         return f"{options.name} has printed nothing that fits"
@@ -181,11 +197,14 @@ class Printer:
         self._flush = live or terminal.is_terminal(context.out)
         self._prefix, self._timestamps = prefix, timestamps
         self._colours = terminal.has_colours(context)
+        self._pods: dict[tuple[int, str, int, str], str] = {}
+        """The Pod that printed last, by attempt, rank and container."""
         self.count = 0
 
     def show(self, entry: Entry) -> None:
         if isinstance(entry, Line):
             self.count += 1
+            self._tell_pod(entry)
             time = f"{entry.time} ".encode() if self._timestamps else b""
             self._context.write(self._build_prefix(entry) + time + entry.raw + b"\n", flush=self._flush)
         elif entry.kind == ATTEMPT:
@@ -193,6 +212,14 @@ class Printer:
         else:
             head = "" if entry.kind == TROUBLE else f"{entry.kind}: "
             self._context.note(f"--- {head}{terminal.clean(entry.text)}")
+
+    def _tell_pod(self, line: Line) -> None:
+        """Says so when another Pod of a rank prints in the same attempt, as after a suspension."""
+        key = (line.attempt, line.job, line.rank, line.container)
+        before = self._pods.setdefault(key, line.pod)
+        if before != line.pod:
+            self._pods[key] = line.pod
+            self._context.note(f"--- {line.job} {line.rank} from Pod {line.pod.partition('~')[0]}")
 
     def _build_prefix(self, line: Line) -> bytes:
         if not self._prefix:

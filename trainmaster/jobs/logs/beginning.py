@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 from typing import NamedTuple
 
 from trainmaster.api.meta import Object
@@ -22,10 +23,12 @@ from trainmaster.jobs.logs.contract import (
     KeptLog,
     Line,
     LogMark,
+    NothingKept,
     Positions,
     await_rounds,
 )
 from trainmaster.jobs.logs.lines import Position, Stamped, read_last, read_lines, sort_key
+from trainmaster.jobs.logs.places import list_gone
 from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.pods import Pod, count_restarts, has_started, is_between_runs, read_last_terminated
 from trainmaster.jobs.models.ranks import PodPlace
@@ -61,7 +64,13 @@ async def read_beginning(
     for log in logs:
         if log.place.id not in alive and wanted.fits(log.place, log.container):
             sources.append(RunSource(log.place, log.container, log.restart, kept=log))
-    entries = read_attempts(client, job.namespace, sources, wanted, kept, positions)
+    gone: Mapping[int, Sequence[str]] = {}
+    if isinstance(kept, NothingKept) and parts.jobset is not None:
+        places = [place for pod in pods if (place := find_place(pod)) is not None]
+        only = parts.jobset.attempt if wanted.last_attempt else None
+        missing = list_gone(parts.jobset, places, wanted, has_ended=job.is_finished)
+        gone = {number: texts for number, texts in missing.items() if only in (None, number)}
+    entries = read_attempts(client, job.namespace, sources, wanted, kept, positions, gone)
     async with aclosing(entries):
         async for entry in entries:
             yield entry
@@ -74,12 +83,17 @@ async def read_attempts(
     wanted: JobLogOptions,
     kept: Kept,
     positions: Positions,
+    gone: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> AsyncGenerator[Entry, None]:
-    attempts = sorted({source.place.round for source in sources if source.place.round >= positions.floor})
+    """`gone`: by attempt, a sentence about each log that no longer exists."""
+    numbers = {*(source.place.round for source in sources), *gone}
+    attempts = sorted(number for number in numbers if number >= positions.floor)
     for attempt in attempts[-1:] if wanted.last_attempt else attempts:
         before, positions.attempt = positions.attempt, attempt
         if (len(attempts) > 1 or before is not None) and before != attempt:
             yield LogMark(ATTEMPT, attempt, f"attempt {attempt}")
+        for text in gone.get(attempt, ()):
+            yield LogMark(GAP, attempt, text)
         chosen = [source for source in sources if source.place.round == attempt]
         merged = _merge_sources(client, namespace, chosen, wanted, kept, positions)
         async with aclosing(merged):

@@ -38,7 +38,7 @@ from trainmaster.jobs.logs.contract import (
     await_rounds,
     is_passing,
 )
-from trainmaster.jobs.logs.lines import Stamped, read_lines
+from trainmaster.jobs.logs.lines import LogLost, Stamped, read_lines
 from trainmaster.jobs.logs.places import identify_pod
 from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.jobsets import JobSet
@@ -446,7 +446,8 @@ class _Reader:
         except StatusError as error:
             if error.code in (401, 403):
                 raise
-            if error.code == 400 and (previous or self._follower.over):
+            is_lost = isinstance(error, LogLost) and self._has_ended()
+            if is_lost or (error.code == 400 and (previous or self._follower.over)):
                 await self._say_gap(error.message)
                 self._complete = True
                 return True

@@ -6,18 +6,39 @@ has read, requests the log from that time on, and skips those.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client, LogOptions
 
 MAX_TEXT = 1 << 20
 """A longer line is returned in parts of this size, each with the time of the line."""
 _LONG = MAX_TEXT + 64
 
+_LOST = re.compile(
+    rb"(?:unable to retrieve container logs for \w+://[0-9a-f]{64}"
+    rb"|failed to try resolving symlinks in path [^\n]{1,400})\s*"
+)
+"""What a kubelet sends in place of a log that it no longer has, with status 200 and without a timestamp."""
+
 Stamped = tuple[str, bytes]
 """(RFC 3339 time, "" if unknown; text without its line break)"""
+
+
+class LogLost(StatusError):
+    """The container was removed with its log, although its Pod exists."""
+
+    def __init__(self) -> None:
+        super().__init__(400, "BadRequest", "its container has been removed, and its log with it")
+
+
+def check_not_lost(text: bytes) -> None:
+    """Raises LogLost if this text, which came without a timestamp, was not printed by the program."""
+    if _LOST.fullmatch(text):
+        raise LogLost
 
 
 def sort_key(time: str) -> str:
@@ -102,14 +123,21 @@ async def read_lines(
     pieces = client.logs(pod, namespace, replace(options, timestamps=True))
     try:
         async for piece in pieces:
-            if lines := gate.select(splitter.feed(piece)):
+            if lines := gate.select(_check(splitter.feed(piece))):
                 yield lines
     finally:
         # Close it immediately, not when it is garbage-collected.
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-    if lines := gate.select(splitter.finish()):
+    if lines := gate.select(_check(splitter.finish())):
         yield lines
+
+
+def _check(lines: list[Stamped]) -> list[Stamped]:
+    for time, text in lines:
+        if not time:
+            check_not_lost(text)
+    return lines
 
 
 class LineSplitter:

@@ -14,6 +14,7 @@ from trainmaster.jobs.logs.contract import JobLogOptions, Kept, KeptLog
 from trainmaster.jobs.lookups import read_parts
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
 
 
@@ -53,6 +54,32 @@ def _list_planned(jobset: JobSet) -> Iterator[LogSource]:
         names = [*list_container_names(job, "initContainers"), *list_container_names(job)]
         for attempt in range(jobset.attempt + 1):
             yield from (LogSource(attempt, job["name"], rank, name) for rank in range(count) for name in names)
+
+
+def list_gone(
+    jobset: JobSet, present: Collection[PodPlace], wanted: JobLogOptions, *, has_ended: bool
+) -> dict[int, list[str]]:
+    """By attempt, what is no longer there because the Pods are gone and nobody kept their logs. Pods of the current
+    attempt count once the job has ended; before, they may be about to be made."""
+    attempts = range(jobset.attempt + 1 if has_ended else jobset.attempt)
+    seats = sorted({(source.attempt, source.step, source.rank) for source in _list_planned(jobset)})
+    there = {(place.round, place.job, place.index) for place in present}
+    found: dict[int, list[str]] = {}
+    for attempt in attempts:
+        asked = [
+            (step, rank)
+            for number, step, rank in seats
+            if number == attempt
+            and wanted.attempt in (None, attempt)
+            and wanted.rank in (None, rank)
+            and wanted.job in ("", step)
+        ]
+        gone = [seat for seat in asked if (attempt, *seat) not in there]
+        if gone and len(gone) == len(asked) > 1:
+            found[attempt] = [f"its {len(gone)} Pods are gone, and their logs with them"]
+        elif gone:
+            found[attempt] = [f"the Pod of {step} {rank} is gone, and its log with it" for step, rank in gone]
+    return found
 
 
 def find_absent(name: str, wanted: JobLogOptions, sources: Collection[LogSource]) -> str:

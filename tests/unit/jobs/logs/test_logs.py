@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 import pytest
 
 from tests.support.logworld import NAMESPACE, LogWorld
+from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import NotFound
+from trainmaster.client.contract import LogOptions, PatchType
 from trainmaster.jobs.logs.contract import Entry, JobLogOptions, Line
 from trainmaster.jobs.logs.lines import sort_key
 from trainmaster.jobs.logs.places import LogSource, find_absent, list_log_sources
@@ -418,3 +420,35 @@ def test_what_is_kept_a_moment_after_the_pod_went_is_waited_for() -> None:
             return await reading
 
     assert run_virtual(main()) == ["attempt: attempt 0", "0.0 x", "attempt: attempt 1", "1.0 y"]
+
+
+def test_without_a_history_earlier_attempts_and_ended_pods_are_missed() -> None:
+    async def restart(world: LogWorld) -> None:
+        patch = {"status": {"restarts": 1}}
+        await world.patch(JOB_SETS, world.name, PatchType.MERGE, patch, NAMESPACE, subresource="status")
+
+    acts = (restart, start("b", attempt=1), say("b", "two"))
+    gap = "gap: the Pod of node 0 is gone, and its log with it"
+    assert read(*acts, kept=False) == ["attempt: attempt 0", gap, "attempt: attempt 1", "1.0 two"]
+    assert read(*acts, kept=False, wanted=JobLogOptions(last_attempt=True)) == ["1.0 two"]
+    assert read(*acts, kept=True) == ["1.0 two"], "a history that has no log of it had nothing to keep"
+    assert read(*acts, remove("b"), finish, kept=False, wanted=JobLogOptions(last_attempt=True)) == [gap]
+
+
+class ForgetfulNode(LogWorld):
+    """A kubelet that has removed the container, but not the Pod: it says so in place of the log."""
+
+    async def logs(self, name: str, namespace: str, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:  # noqa: B008 - frozen
+        yield b"unable to retrieve container logs for containerd://" + b"0a" * 32
+
+
+def test_what_a_kubelet_says_in_place_of_a_log_is_a_gap_and_no_output() -> None:
+    gone = "its container has been removed, and its log with it"
+    acts = (start("a"), end("a"))
+    assert read(*acts, make=ForgetfulNode) == [f"gap: no log of node 0: {gone}"]
+    assert follow(*acts, finish, make=ForgetfulNode) == [f"gap: something is missing of node 0: {gone}"]
+
+
+def test_a_program_may_print_the_same_text() -> None:
+    text = "unable to retrieve container logs for containerd://" + "0a" * 32
+    assert read(start("a"), say("a", text)) == [f"0.0 {text}"]
