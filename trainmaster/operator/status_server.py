@@ -22,6 +22,7 @@ from http import HTTPStatus
 import orjson
 
 from trainmaster.api import status
+from trainmaster.api.labels import JOB_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import list_items, read_fields, read_status
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
@@ -34,6 +35,7 @@ from trainmaster.edge.limits import EdgeLimits
 from trainmaster.edge.messages import IncomingRequest
 from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
 
@@ -112,8 +114,21 @@ class StatusServer:
         if pod is None or pod["metadata"]["uid"] != sender.uid:
             # Only members of JobSets are followed; a new Pod that is not in the cache yet will retry.
             raise reports.refuse_sender()
+        successor = self._find_successor(pod, namespace)
+        if successor:
+            raise StatusError(
+                409, "Conflict", f"Pod {sender.pod} is being stopped, and Pod {successor} has its rank now"
+            )
         job = reports.read_job_name(pod)
         return reports.read_reporter(pod, self._view.find(JOBS, namespace, job) if job else None)
+
+    def _find_successor(self, pod: Object, namespace: str) -> str:
+        """The name of the Pod that has taken the place of one that is being deleted; "" if there is none."""
+        job = reports.read_job_name(pod)
+        if not job or not Pod(pod).is_deleting:
+            return ""
+        others = map(Pod, self._view.list(PODS, namespace, {JOB_NAME: job}))
+        return next((one.name for one in others if one.is_active and one.index == Pod(pod).index), "")
 
     async def _get_sender(self, namespace: str, name: str, header: str) -> ReportSender:
         scheme, *credentials = header.split() or [""]

@@ -12,7 +12,7 @@ from tests.unit.apiserver.http.wire import FakeTransport
 from tests.unit.controllers.trainjob.test_verdict import Stage as Pods
 from tests.unit.controllers.world import World
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.training.reports import LARGEST, build_audience, build_path
 from trainmaster.client.contract import Client
 from trainmaster.client.view import View
@@ -135,5 +135,26 @@ def test_a_token_of_another_namespace_is_refused() -> None:
         cluster.user = {"username": "system:serviceaccount:other:default"}
         server = StatusServer(cast(Client, cluster), cast(View, cluster.world), VirtualClock())
         assert await speak(server, build_post(REPORT)) == [403]
+
+    run_virtual(main())
+
+
+def test_a_pod_that_is_being_stopped_no_longer_reports_when_another_has_its_rank() -> None:
+    async def main() -> None:
+        pods = Pods()
+        cluster = Cluster(pods)
+        extra = {"authentication.kubernetes.io/pod-name": ["tj-node-0-0-0"]}
+        server = StatusServer(cast(Client, cluster), cast(View, pods), VirtualClock())
+        pods.fail_pod(0, meta={"deletionTimestamp": "2026-01-01T00:00:30Z"})
+        jobset = pods.get(JOB_SETS, "tj")["metadata"]["uid"]
+        marks = {"batch.kubernetes.io/job-name": "tj-node-0", "jobset.sigs.k8s.io/jobset-uid": jobset}
+        old = pods.merge(PODS, "tj-node-0-0-0", {"metadata": {"labels": marks}, "status": {"phase": "Running"}})
+        extra["authentication.kubernetes.io/pod-uid"] = [old["metadata"]["uid"]]
+        cluster.user = {**cluster.user, "extra": extra}
+        assert await speak(server, build_post(REPORT)) == [200], "it may report until it is replaced"
+        meta = {**old["metadata"], "name": "tj-node-0-0-1", "uid": "new"}
+        del meta["deletionTimestamp"]
+        pods.add(PODS, {**old, "metadata": meta})
+        assert await speak(server, build_post(REPORT)) == [409]
 
     run_virtual(main())
