@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from trainmaster.app.home.folder import Home, default_root
-from trainmaster.cli import streams
+from trainmaster.cli import streams, suggestions
 
 if TYPE_CHECKING:
     from trainmaster.client.contract import Client
@@ -56,6 +56,8 @@ class CommandContext:
     """For tests: runs the work with another client instead of connecting to a server."""
     table: CommandTable | None = None
     """For shell completion; set by `main`."""
+    flags: str = ""
+    """What suggested commands need besides: the flags of the cluster that the user named. Set by `main`."""
     _deaf: list[TextIO] = field(default_factory=list, init=False, compare=False)
     """Streams whose reader is gone."""
 
@@ -93,6 +95,8 @@ class CommandContext:
             raise BrokenPipeError(errno.EPIPE, "nobody reads standard output any more")
 
     def _print(self, line: str, stream: TextIO, end: str = "\n") -> None:
+        if self.flags:
+            line = suggestions.add_flags(line, self.flags)
         try:
             print(line, file=stream, end=end, flush=True)
         except OSError as error:

@@ -20,6 +20,7 @@ from trainmaster.cli import exits, streams
 from trainmaster.cli.commands import COMMANDS, HEADINGS, SERVERS, load_command
 from trainmaster.cli.context import CommandContext, CommandTable
 from trainmaster.cli.servers.flags import apply_kind
+from trainmaster.cli.suggestions import read_flags
 from trainmaster.kit.late_methods import late_methods
 from trainmaster.version import __version__
 
@@ -121,6 +122,7 @@ def main(argv: Sequence[str], context: CommandContext | None = None) -> int:
         module.add_arguments(parser)
         options = parser.parse_args(argv[1:])
         apply_kind(options)
+        context = replace(context, flags=read_flags(options))
         # For what the command imports while it runs. Web frameworks inspect the methods of classes, so not for servers.
         with nullcontext() if argv[0] in SERVERS else late_methods():
             return module.run(options, context)
