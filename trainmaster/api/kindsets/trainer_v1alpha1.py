@@ -109,9 +109,9 @@ def warn_runtime(new: Object, old: Object | None) -> list[str]:
 
 
 def _get_state(job: Object, now: float) -> Any:
-    """Upstream shows the type of the last condition, whatever its status."""
+    """Upstream shows the type of the last condition, whatever its status: Suspended for a job that was resumed."""
     conditions = (job.get("status") or {}).get("conditions") or []
-    return conditions[-1].get("type") if conditions else None
+    return next((one.get("type") for one in conditions if one.get("status") == "True"), None)
 
 
 def _get_waiting(job: Object, now: float) -> Any:
@@ -181,13 +181,13 @@ TRAIN_JOB = _kind(
     status=True,
     columns=(
         cells.NAME,
-        Column("State", _get_state, json_path=".status.conditions[-1:].type"),
+        Column("State", _get_state, json_path='.status.conditions[?(@.status=="True")].type'),
         cells.CUSTOM_AGE,
         Column("Waiting", _get_waiting, json_path=".status.waiting.reason", description="Why nothing happens yet."),
         Column(
             "Progress",
             _get_progress,
-            json_path=".status.trainerStatus.progressPercentage",
+            json_path=".status.progress",
             description="How much of the training is done, as the program reports it, in percent.",
         ),
         Column(

@@ -108,7 +108,8 @@ def _trainjob(data: Raw) -> None:
     fields["cleanupPolicy"] = {"type": "object", "props": {"ttlSecondsAfterFinished": _TTL}}
     _own(data, fields, "trainer")["props"]["numProcPerNode"] = _NUM_PROC
     status = _own(data, job["props"], "status")
-    status["props"] |= _STATUS
+    # A column of kubectl cannot add the sign to the reported number.
+    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}}
 
 
 def _v1_jobs(data: Raw) -> None:

@@ -149,7 +149,9 @@ def decide(report: Object, trainjob: Object, now: datetime, began: str = "") -> 
 
 def build_patch(report: Mapping[str, Any]) -> Object:
     """A merge patch that replaces the previous report completely."""
-    return {"status": {"trainerStatus": {key: report.get(key) for key in _FIELDS}}}
+    percent = report.get("progressPercentage")
+    shown = None if percent is None else f"{percent}%"
+    return {"status": {"trainerStatus": {key: report.get(key) for key in _FIELDS}, "progress": shown}}
 
 
 def is_left_over(trainer_status: Mapping[str, Any], began: str) -> bool:

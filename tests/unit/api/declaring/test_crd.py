@@ -51,7 +51,10 @@ def test_names_scope_columns_and_subresources_are_those_of_the_kind() -> None:
     version = spec["versions"][0]
     assert version["subresources"] == {"status": {}}
     columns = [(column["name"], column["jsonPath"]) for column in version["additionalPrinterColumns"]]
-    assert columns[:2] == [("State", ".status.conditions[-1:].type"), ("Age", ".metadata.creationTimestamp")]
+    assert columns[:2] == [
+        ("State", '.status.conditions[?(@.status=="True")].type'),
+        ("Age", ".metadata.creationTimestamp"),
+    ]
     assert CRDS["clustertrainingruntimes.trainer.kubeflow.org"]["spec"]["scope"] == "Cluster"
 
 
