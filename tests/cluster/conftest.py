@@ -1,8 +1,11 @@
-"""Fixtures of the tier: the operator is deployed once, each file has a namespace of its own."""
+"""Fixtures of the tier. The operator is deployed once, and what the chosen tests need is submitted at the beginning:
+images, Pods and restarts take seconds each, and most of that time is waiting.
+"""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +22,21 @@ def operated(real_cluster: RealCluster) -> RealCluster:
     return real_cluster
 
 
-@pytest.fixture(scope="module")
-def site(operated: RealCluster) -> Site:
+@pytest.fixture(scope="session")
+def site(operated: RealCluster, request: pytest.FixtureRequest) -> Site:
+    """The namespace of all tests; each file has jobs of its own, made by its function `submit`."""
+    site = make_site(operated)
+    files = {file for item in request.session.items if (file := item.getparent(pytest.Module)) is not None}
+    for file in sorted(files, key=lambda file: file.nodeid):
+        if file.path.parent == Path(__file__).parent and hasattr(file.obj, "submit"):
+            file.obj.submit(site)
+    return site
+
+
+def make_site(cluster: RealCluster, **labels: str) -> Site:
+    """A namespace of its own, with these labels."""
     name = f"site-{SystemIds().suffix(8)}"
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    operated.kubectl("create", "-f", "-", stdin=json.dumps(namespace))
-    operated.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
-    return Site(operated, name)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(namespace))
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
+    return Site(cluster, name)

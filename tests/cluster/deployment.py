@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from tests.kube.images import TRAINMASTER
 from tests.kube.real import RealCluster
 from trainmaster.api.meta import Object
-from trainmaster.operator.manifests import NAME, NAMESPACE
+from trainmaster.operator.rights import NAME, NAMESPACE
 
 _LABELS = {"app.kubernetes.io/name": NAME}
+HISTORY = "/var/lib/trainmaster/history"
 RESTRICTED = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -29,16 +30,16 @@ def build_deployment(arguments: Sequence[str] = (), replicas: int = 1) -> Object
         "name": "operator",
         "image": TRAINMASTER,
         "imagePullPolicy": "Never",
-        "args": ["operator", *arguments],
+        "args": ["operator", "--history", HISTORY, *arguments],
         "securityContext": _CONTAINED,
         "resources": {"limits": {"memory": "256Mi"}},
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "history", "mountPath": HISTORY}],
     }
     pod = {
         "serviceAccountName": NAME,
         "securityContext": RESTRICTED,
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}],
+        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}, {"name": "history", "emptyDir": {}}],
     }
     return {
         "apiVersion": "apps/v1",
@@ -61,6 +62,16 @@ def deploy(cluster: RealCluster, *arguments: str) -> None:
         cluster.kubectl("wait", "--for=create", runtime, "--timeout=60s")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{read_log(cluster)}") from None
+
+
+def read_record(cluster: RealCluster, job: str, namespace: str) -> str:
+    """What the operator's archive says about a job; empty if it has no record of it."""
+    command = ["exec", f"deployment/{NAME}", "-n", NAMESPACE, "--", "/usr/bin/python3", "-m", "trainmaster.cli"]
+    command += ["history", "get", job, "-n", namespace, "--archive", HISTORY]
+    try:
+        return cluster.kubectl(*command)
+    except AssertionError:
+        return ""
 
 
 def read_log(cluster: RealCluster) -> str:

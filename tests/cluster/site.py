@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from tests.kube.images import BUSYBOX
 from tests.kube.real import RealCluster
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
+from trainmaster.api.resources import NAMESPACES, PODS, TRAIN_JOBS, TRAINING_RUNTIMES
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
@@ -52,7 +53,7 @@ class Site:
         assert found is not None, f"no {gvr.plural} {name} in {self.namespace}"
         return found
 
-    def list(self, gvr: GVR, selector: str = "") -> list[Object]:
+    def list_all(self, gvr: GVR, selector: str = "") -> list[Object]:
         found = self._request(f"{self._path(gvr)}?labelSelector={selector}")
         return [] if found is None else list(found["items"])
 
@@ -87,23 +88,38 @@ class Site:
         end = time.monotonic() + seconds
         while not (found := look()):
             if time.monotonic() > end:
-                jobs = json.dumps([job.get("status") for job in self.list(TRAIN_JOBS)], indent=1)
+                jobs = json.dumps([job.get("status") for job in self.list_all(TRAIN_JOBS)], indent=1)
                 raise AssertionError(f"not within {seconds:.0f} s: {what}\n{jobs}")
             time.sleep(_POLL_SECONDS)
         return found
 
-    def await_job(self, name: str, what: str, is_so: Callable[[Object], Any]) -> Object:
+    def await_job(
+        self, name: str, what: str, is_so: Callable[[Object], Any], seconds: float = _PATIENCE_SECONDS
+    ) -> Object:
         def look() -> Object | None:
             found = self.find(TRAIN_JOBS, name)
             return found if found is not None and is_so(found) else None
 
-        return self.await_that(f"{name} {what}", look)
+        return self.await_that(f"{name} {what}", look, seconds)
+
+    def await_end(self, name: str) -> Object:
+        return self.await_job(name, "ends", lambda job: job.get("status", {}).get("conditions"))
+
+    def await_ready(self, name: str) -> Object:
+        """All Pods of its one step are ready."""
+        return self.await_job(
+            name, "runs", lambda job: any(one.get("ready") for one in job.get("status", {}).get("jobsStatus", []))
+        )
 
     # ---- jobs ---------------------------------------------------------------------
 
-    def submit(self, name: str, script: str, *, nodes: int = 1, image: str = BUSYBOX, **spec: Any) -> Object:
-        """A TrainJob whose ranks run a shell script."""
+    def submit(
+        self, name: str, script: str, *, nodes: int = 1, image: str = BUSYBOX, runtime: str = "", **spec: Any
+    ) -> Object:
+        """A TrainJob whose ranks run a shell script. `runtime`: of `add_runtime`."""
         trainer = {"image": image, "command": ["sh", "-c", script], "numNodes": nodes, **spec.pop("trainer", {})}
+        if runtime:
+            spec["runtimeRef"] = {"name": runtime, "kind": "TrainingRuntime"}
         job = {
             "apiVersion": TRAIN_JOBS.api_version,
             "kind": "TrainJob",
@@ -112,11 +128,39 @@ class Site:
         }
         return self.create(TRAIN_JOBS, job)
 
+    def add_runtime(self, name: str, *, max_restarts: int = 0, backoff_limit: int = 0, **pod: Any) -> Object:
+        """A TrainingRuntime with one step, `node`. `pod`: fields of the Pod's spec; `container`: of its container;
+        `policy`: of `mlPolicy`."""
+        ml_policy = {"numNodes": 1, **pod.pop("policy", {})}
+        container = {"name": "node", "image": BUSYBOX, **pod.pop("container", {})}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container], **pod}}
+        labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+        job_spec = {"backoffLimit": backoff_limit, "template": template}
+        step = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": job_spec}}
+        policy = {"failurePolicy": {"maxRestarts": max_restarts}} if max_restarts else {}
+        runtime = {
+            "apiVersion": TRAINING_RUNTIMES.api_version,
+            "kind": "TrainingRuntime",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"mlPolicy": ml_policy, "template": {"spec": {"replicatedJobs": [step], **policy}}},
+        }
+        return self.create(TRAINING_RUNTIMES, runtime)
+
+    def find_waiting(self, name: str) -> Object:
+        """`status.waiting`; empty if it does not wait."""
+        waiting: Object = self.get(TRAIN_JOBS, name).get("status", {}).get("waiting") or {}
+        return waiting
+
+    def list_pods(self, name: str) -> list[Object]:
+        return self.list_all(PODS, f"jobset.sigs.k8s.io/jobset-name={name}")
+
     # ---- commands -------------------------------------------------------------------
 
     def run(self, *arguments: str, **options: Any) -> Answer:
         """`trainmaster COMMAND ...`, in this namespace of this cluster."""
-        done = subprocess.run(self.build_command(*arguments), capture_output=True, text=True, timeout=100, **options)
+        environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        command = self.build_command(*arguments)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environ, **options)
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def build_command(self, *arguments: str) -> Sequence[str]:

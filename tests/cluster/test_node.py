@@ -63,8 +63,7 @@ def read_end(site: Site, name: str) -> Object | None:
     return found
 
 
-@pytest.fixture(scope="module", autouse=True)
-def submitted(site: Site) -> None:
+def submit(site: Site) -> None:
     """All at once, because each takes seconds."""
     limited: dict[str, Any] = {"resources": {"limits": {"memory": "32Mi"}}}
     site.create(PODS, build_pod("greedy", "sh", "-c", "exec tail -c 500m /dev/zero", **limited))
@@ -91,9 +90,11 @@ def test_a_command_runs_in_a_pod(site: Site) -> None:
 
 
 def test_two_ranks_find_each_other_and_report_progress(site: Site) -> None:
-    done = site.await_job("meeting", "ends", lambda job: job.get("status", {}).get("conditions"))
+    done = site.await_end("meeting")
     assert [one["type"] for one in done["status"]["conditions"]] == ["Complete"], json.dumps(done["status"])
     assert done["status"]["trainerStatus"]["progressPercentage"] == 100
+    shown = site.cluster.kubectl("get", "trainjob", "meeting", "-n", site.namespace, "--no-headers")
+    assert "Complete" in shown and "100%" in shown
     logs = site.run("logs", "meeting")
     assert logs.code == 0, logs.text
     assert {"[0] told: rank 1 is here", "[1] answered: welcome"} <= set(logs.out.splitlines())
