@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 CONTROLLER = build_controller(FrameworkContext(on_cluster=True, logs_as_messages=True))
 REQUEST = Request("default", "tj")
 IMAGE = {"waiting": {"reason": "ErrImageNeverPull", "message": "is not present"}}
-RUNNING = {"running": {}}
+RUNNING: Object = {"running": {}}
 
 
 class Stage(World):
