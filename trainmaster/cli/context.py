@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from trainmaster.app.home.folder import Home, default_root
-from trainmaster.cli import streams, suggestions
+from trainmaster.cli import streams
+from trainmaster.cli.servers import suggestions
 
 if TYPE_CHECKING:
     from trainmaster.client.contract import Client

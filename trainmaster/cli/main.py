@@ -20,7 +20,7 @@ from trainmaster.cli import exits, streams
 from trainmaster.cli.commands import COMMANDS, HEADINGS, SERVERS, load_command
 from trainmaster.cli.context import CommandContext, CommandTable
 from trainmaster.cli.servers.flags import apply_kind
-from trainmaster.cli.suggestions import read_flags
+from trainmaster.cli.servers.suggestions import read_flags
 from trainmaster.kit.late_methods import late_methods
 from trainmaster.version import __version__
 

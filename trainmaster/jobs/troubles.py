@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from trainmaster.api.meta import Fields
+from trainmaster.api.reading import read_text
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod, count_restarts, read_last_terminated, read_terminated, read_waiting
 
@@ -50,7 +51,7 @@ def list_troubles(pod: Pod) -> Iterator[PodTrouble]:
     if unscheduled.get("reason") == UNSCHEDULABLE:
         yield PodTrouble(UNSCHEDULABLE, str(unscheduled.get("message") or "no node fits"), pod.name)
     for entry in pod.all_container_statuses:
-        reason = CRASHING if _is_crashing(entry) else str(read_waiting(entry).get("reason") or "")
+        reason = CRASHING if _is_crashing(entry) else read_text(read_waiting(entry), "reason")
         if reason not in _STARTING:
             yield PodTrouble(_SAME.get(reason, reason), f"container {entry['name']}: {_describe(entry)}", pod.name)
 
@@ -63,7 +64,7 @@ def _is_crashing(container: Fields) -> bool:
 def _describe(container: Fields) -> str:
     waiting = read_waiting(container)
     ended = read_terminated(container) or read_last_terminated(container)
-    message = _BACK_OFF.sub("", str(waiting.get("message") or ""))
+    message = _BACK_OFF.sub("", read_text(waiting, "message"))
     if (waiting and waiting.get("reason") != CRASHING) or not ended:
         return message or str(waiting.get("reason"))
     # The kubelet's own text has the current back-off, which changes with every restart, and not the cause.

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from trainmaster.cli.commands import load_command
-from trainmaster.cli.suggestions import COMMANDS, add_flags, read_flags
+from trainmaster.cli.servers.suggestions import COMMANDS, add_flags, read_flags
 
 pytestmark = pytest.mark.unit
 
