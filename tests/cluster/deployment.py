@@ -33,13 +33,13 @@ def build_deployment(arguments: Sequence[str] = (), replicas: int = 1) -> Object
         "args": ["operator", "--history", HISTORY, *arguments],
         "securityContext": _CONTAINED,
         "resources": {"limits": {"memory": "256Mi"}},
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "history", "mountPath": HISTORY}],
+        "volumeMounts": [{"name": "history", "mountPath": HISTORY}],
     }
     pod = {
         "serviceAccountName": NAME,
         "securityContext": RESTRICTED,
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {"medium": "Memory"}}, {"name": "history", "emptyDir": {}}],
+        "volumes": [{"name": "history", "emptyDir": {}}],
     }
     return {
         "apiVersion": "apps/v1",
