@@ -20,7 +20,8 @@ NODE_ROOT = "node-root"
 IMAGE_ROOT = "image-root"
 ARCHIVE = "root.tar"
 NODE_PACKAGES = ("runc", "containernetworking-plugins", "nftables", "busybox-static")
-IMAGE_PACKAGES = ("python3", "busybox-static")
+IMAGE_PACKAGES = ("python3", "libstdc++6", "busybox-static")
+"""Wheels such as torch need the library of C++, and bring none along."""
 LAYOUT = "1"
 """Goes up when the roots are made in another way."""
 _USERS = "root:x:0:0::/root:/bin/sh\nnonroot:x:65532:65532::/tmp:/bin/sh\n"
