@@ -61,6 +61,18 @@ def list_differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
     return [] if ours == theirs else [f"{path}: embedded {ours!r}, cluster {theirs!r}"]
 
 
+def take_last_words(objects: dict[str, Object]) -> set[str]:
+    """Removes the termination message policies from the containers of all JobSets, and returns them; "" is none. They
+    differ: on one machine the node keeps the end of a log by itself, and a kubelet has to be asked."""
+    found = set()
+    for name, obj in objects.items():
+        for job in obj["spec"]["replicatedJobs"] if name.startswith(f"{JOB_SETS.plural}/") else ():
+            pod = job["template"]["spec"]["template"]["spec"]
+            for container in (*(pod.get("initContainers") or ()), *pod["containers"]):
+                found.add(container.pop("terminationMessagePolicy", ""))
+    return found
+
+
 async def describe_all(stage: Stage) -> dict[str, Object]:
     """Everything that the TrainJob controller made or wrote, by kind and name."""
     found = {}

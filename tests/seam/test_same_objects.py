@@ -10,11 +10,12 @@ import pytest
 from tests.flow.plant import Script, succeed
 from tests.flow.stage import Stage, embedded_stage, is_finished, make_trainjob
 from tests.kube.cluster import KubeCluster
-from tests.seam.sameness import describe_all, describe_events, list_differences
+from tests.seam.sameness import describe_all, describe_events, list_differences, take_last_words
 from tests.seam.stage import kube_stage
 from trainmaster.api.conditions import is_true, list_conditions
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
+from trainmaster.controllers.last_words import POLICY
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.kube
@@ -104,6 +105,8 @@ def test_both_servers_end_with_the_same_objects(name: str, seam_cluster: KubeClu
 
     ours, our_events = run_virtual(embedded(), limit=86_400)
     theirs, their_events = asyncio.run(kube())
+    # Every container on a cluster is asked to keep its last words, and none on one machine.
+    assert (take_last_words(ours), take_last_words(theirs)) == ({""}, {POLICY})
     assert list_differences(ours, theirs) == []
     if our_events is None:
         assert their_events is None
