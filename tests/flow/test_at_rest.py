@@ -23,7 +23,7 @@ from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.testing.cluster import Cluster, running_cluster
-from trainmaster.testing.virtual import run_virtual
+from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.flow
 
@@ -32,11 +32,13 @@ KINDS = (TRAIN_JOBS, JOB_SETS, JOBS, PODS)
 
 @asynccontextmanager
 async def running_server(
-    store: Store, node: ScriptedNode | None = None
+    store: Store, node: ScriptedNode | None = None, *, wall_step: float = 0.0
 ) -> AsyncIterator[tuple[Cluster, Manager, Metrics]]:
     """With the view as the feed, as in `trainmaster up`."""
     async with running_cluster(store=store) as cluster, Scope("test") as scope:
         client, metrics = cluster.client, Metrics()
+        assert isinstance(cluster.clock, VirtualClock)
+        cluster.clock.step_wall(wall_step)
         if cluster.view.find(NODES, "", NODE["metadata"]["name"]) is None:
             await client.create(NODES, NODE)
         manager = Manager(
@@ -104,6 +106,20 @@ def test_a_start_has_no_work_with_jobs_at_rest_until_their_ttl_expires() -> None
             assert [job["metadata"]["name"] for job in cluster.view.list(TRAIN_JOBS)] == ["b"]
             await cluster.settle()
             assert (len(cluster.view.list(PODS)), len(cluster.view.list(JOB_SETS))) == (2, 1)
+
+    run_virtual(main(), limit=86_400)
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_job_at_rest_beyond_its_ttl() -> None:
+    async def main() -> None:
+        store = copy_runtimes()
+        async with running_server(store, ScriptedNode()) as (cluster, manager, _):
+            await end_and_pack(cluster, manager, {"a": 2000})
+        async with running_server(store, wall_step=-7200.0) as (cluster, _, _):
+            await asyncio.sleep(1990)
+            assert cluster.view.list(TRAIN_JOBS)
+            await asyncio.sleep(20)
+            assert not cluster.view.list(TRAIN_JOBS)
 
     run_virtual(main(), limit=86_400)
 

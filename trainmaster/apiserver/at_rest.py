@@ -34,9 +34,9 @@ class OutlineRules(Protocol):
         """Kinds whose objects may be at rest."""
         ...
 
-    def outline(self, gvr: GVR, obj: Object) -> tuple[Object, float | None] | None:
-        """Fields of its outline besides metadata, and when controllers have something to do for it, as a Unix time.
-        None if the object is not at rest."""
+    def outline(self, gvr: GVR, obj: Object) -> tuple[Object, tuple[float, float] | None] | None:
+        """Fields of its outline besides metadata, and when controllers have something to do for it, see
+        `stored.find_due`. None if the object is not at rest."""
         ...
 
 

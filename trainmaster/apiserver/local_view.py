@@ -105,7 +105,7 @@ class LocalView:
         follower = _Follower(notice)
         self._followers.setdefault(bucket, []).append(follower)
         found: Alarms = deque()
-        offset = self._clock.boot() - self._clock.unix()
+        boot, unix = self._clock.boot(), self._clock.unix()
         try:
             for deleted in self._list_deleted(bucket):
                 notice(deleted)
@@ -114,7 +114,10 @@ class LocalView:
                     if not record.is_packed:
                         notice(self._parse(record))
                     elif (due := stored.find_due(record)) is not None:
-                        found.append((due + offset, record.name))
+                        moment, most = due
+                        # The clock was set back behind the end of the job: its time begins again, with a first look.
+                        left = moment - unix if moment - unix <= most else 0.0
+                        found.append((boot + left, record.name))
                 await asyncio.sleep(0)
             alarms = deque(sorted(found))
             while alarms and not follower.failed.done():

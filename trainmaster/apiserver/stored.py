@@ -98,8 +98,8 @@ def scan_in_slices(store: Store, bucket: str, size: int, prefix: str = "") -> It
         after = records[-1].name
 
 
-def dump_outline(obj: Object, more: Fields, due: float | None) -> bytes:
-    """The note of an object at rest. `more`: fields besides metadata."""
+def dump_outline(obj: Object, more: Fields, due: tuple[float, float] | None) -> bytes:
+    """The note of an object at rest. `more`: fields besides metadata; `due`: see `find_due`."""
     metadata = obj["metadata"]
     outline = {"metadata": {name: metadata[name] for name in _OUTLINED if name in metadata}, **more}
     return orjson.dumps(outline if due is None else {**outline, "due": due})
@@ -117,11 +117,15 @@ def load_outline(record: StoredRecord) -> Object:
 _DUE = b',"due":'
 
 
-def find_due(record: StoredRecord) -> float | None:
-    """When controllers have something to do for a packed object, as a Unix time."""
+def find_due(record: StoredRecord) -> tuple[float, float] | None:
+    """When controllers have something to do for a packed object: a Unix time, and how many seconds it is away at most,
+    unless the clock was set back."""
     note = record.note or b""
     found = note.rfind(_DUE)
-    return None if found < 0 else float(note[found + len(_DUE) : -1])
+    if found < 0:
+        return None
+    moment, most = orjson.loads(note[found + len(_DUE) : -1])
+    return moment, most
 
 
 def uid_of(record: StoredRecord) -> str:

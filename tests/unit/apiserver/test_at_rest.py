@@ -25,11 +25,11 @@ class EndedRules:
 
     gvrs = (CONFIG_MAPS, SECRETS)
 
-    def outline(self, gvr: GVR, obj: Object) -> tuple[Object, float | None] | None:
+    def outline(self, gvr: GVR, obj: Object) -> tuple[Object, tuple[float, float] | None] | None:
         ended = obj["metadata"].get("labels", {}).get("ended")
         if ended is None:
             return None
-        return {"data": {"kept": "yes"}}, float(ended) if ended else None
+        return {"data": {"kept": "yes"}}, (float(ended), 5000.0) if ended else None
 
 
 def make(name: str, ended: str | None, kind: str = "ConfigMap", owner: Object | None = None) -> Object:

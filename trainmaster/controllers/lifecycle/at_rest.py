@@ -28,8 +28,9 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import format_time, parse_time
 
-Outline: TypeAlias = tuple[Object, float | None]
-"""The fields to keep besides metadata, and when there is something to do for the object, as a Unix time."""
+Outline: TypeAlias = tuple[Object, tuple[float, float] | None]
+"""The fields to keep besides metadata, and when there is something to do for the object: a Unix time, and how many
+seconds it is away at most."""
 NOTHING_MORE: Outline = ({}, None)
 
 
@@ -72,4 +73,4 @@ class RestRules:
             return None  # the retention controller has not seen it yet
         condition = {"type": end[0], "status": "True", "lastTransitionTime": end[1]}
         more = {"spec": {"runtimeRef": job.runtime}, "status": {"conditions": [condition]}}
-        return more, None if due is None else due.timestamp()
+        return more, None if term is None or due is None else (due.timestamp(), term.seconds)
