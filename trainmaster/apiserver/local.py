@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -18,6 +19,7 @@ import orjson
 
 from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Kind
+from trainmaster.api.declaring.tables import build_partial
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import PODS
@@ -93,13 +95,16 @@ class LocalClient:
         kind = self._admit("list", gvr, namespace)
         page = await self._registry.list(kind, namespace, options or ListOptions())
         items = [stored.parse(value) for value in page.values]
+        if options is not None and options.metadata_only:
+            items = [build_partial(item) for item in items]
         return ObjectList(items, str(page.revision), page.continue_token, page.remaining)
 
     def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions | None = None) -> LocalWatch:
         kind = self._admit("watch", gvr, namespace)
         asked = options or WatchOptions()
         shared = self._registry.state.parsed if asked.read_only else None
-        return LocalWatch(lambda: self._registry.watch(kind, namespace, asked, durable=False), shared)
+        frames = partial(self._registry.watch, kind, namespace, asked, durable=False)
+        return LocalWatch(frames, shared, metadata_only=asked.metadata_only)
 
     async def create(
         self,
@@ -267,10 +272,17 @@ def _detach(obj: Object) -> Object:
 class LocalWatch:
     """See `client.contract.WatchStream`. Opened on entering, so that errors are raised there, as over HTTP."""
 
-    def __init__(self, open_frames: Callable[[], Frames], shared: ParsedObjects | None = None) -> None:
+    def __init__(
+        self,
+        open_frames: Callable[[], Frames],
+        shared: ParsedObjects | None = None,
+        *,
+        metadata_only: bool = False,
+    ) -> None:
         """`shared`: the source of shared read-only objects."""
         self._open = open_frames
         self._shared = shared
+        self._metadata_only = metadata_only
         self._frames: Frames | None = None
         self._ready: list[Frame] = []
 
@@ -294,8 +306,9 @@ class LocalWatch:
             self._ready.reverse()
         frame = self._ready.pop()
         if self._shared is not None and frame.record is not None:
-            return WatchEvent(frame.type, self._shared.get(frame.record))
-        obj = stored.parse(frame.value)
+            obj = self._shared.get(frame.record)
+        else:
+            obj = stored.parse(frame.value)
         if frame.type == "ERROR":
             raise from_object(obj)
-        return WatchEvent(frame.type, obj)
+        return WatchEvent(frame.type, build_partial(obj) if self._metadata_only else obj)

@@ -56,6 +56,8 @@ class ListOptions:
     continue_token: str = ""
     resource_version: str = ""
     resource_version_match: str = ""
+    metadata_only: bool = False
+    """Return PartialObjectMetadata of meta.k8s.io/v1: nothing but the metadata of each object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class WatchOptions:
     read_only: bool = False
     """The caller does not modify the objects of events. In-process it then gets shared objects, which saves copying
     them; otherwise it makes no difference."""
+    metadata_only: bool = False
+    """As in `ListOptions`; also for bookmarks."""
 
 
 @dataclass(slots=True)

@@ -36,6 +36,9 @@ from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.version import __version__
 
 _RETRIES = 10
+_JSON = "application/json"
+_PARTIAL = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_PARTIAL_LIST = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 Observe = Callable[[str, str, int], None]
 """Called with the method, path and status of every answer, for metrics; watches count when they are opened."""
@@ -105,7 +108,6 @@ class HttpClient:
         headers = [
             ("Host", self._transport.host_header),
             ("User-Agent", self._user_agent),
-            ("Accept", "application/json"),
         ]
         if token:
             headers.append(("Authorization", f"Bearer {token}"))
@@ -114,11 +116,19 @@ class HttpClient:
         self._head, self._head_token = _header_lines(headers), token
         return self._head
 
-    def _payload(self, method: str, path: str, query: Mapping[str, object], body: bytes, content_type: str) -> bytes:
+    def _payload(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, object],
+        body: bytes = b"",
+        content_type: str = _JSON,
+        accept: str = _JSON,
+    ) -> bytes:
         target = self._transport.prefix + path
         if query:
             target += "?" + urlencode(query)
-        head = f"{method} {target} HTTP/1.1\r\n{self._common_headers()}"
+        head = f"{method} {target} HTTP/1.1\r\n{self._common_headers()}Accept: {accept}\r\n"
         if body or method in ("POST", "PUT", "PATCH"):
             head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         return f"{head}\r\n".encode() + body
@@ -130,11 +140,12 @@ class HttpClient:
         *,
         query: Mapping[str, object] | None = None,
         body: bytes = b"",
-        content_type: str = "application/json",
+        content_type: str = _JSON,
+        accept: str = _JSON,
     ) -> HttpAnswer:
         """Sends a request with the retries that the protocol requires. Raises StatusError for every answer from 400
         on."""
-        payload = self._payload(method, path, query or {}, body, content_type)
+        payload = self._payload(method, path, query or {}, body, content_type, accept)
         for attempt in range(_RETRIES + 1):
             try:
                 if self._fence is None or method == "GET":
@@ -165,12 +176,14 @@ class HttpClient:
         return await self._object("GET", build_path(gvr, namespace, name, subresource), {})
 
     async def list(self, gvr: GVR, namespace: str = "", options: ListOptions = ListOptions()) -> ObjectList:  # noqa: B008 - frozen
-        answer = await self.request("GET", build_path(gvr, namespace), query=_list_query(options))
+        accept = _PARTIAL_LIST if options.metadata_only else _JSON
+        answer = await self.request("GET", build_path(gvr, namespace), query=_list_query(options), accept=accept)
         return _to_list(_parse(answer.body))
 
     def watch(self, gvr: GVR, namespace: str = "", options: WatchOptions = WatchOptions()) -> HttpWatch:  # noqa: B008 - frozen
         path = build_path(gvr, namespace)
-        payload = self._payload("GET", path, _watch_query(options), b"", "")
+        accept = _PARTIAL if options.metadata_only else _JSON
+        payload = self._payload("GET", path, _watch_query(options), accept=accept)
         return HttpWatch(self._transport, payload, path, self._observe)
 
     async def create(
@@ -243,7 +256,7 @@ class HttpClient:
 
     async def logs(self, name: str, namespace: str, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:  # noqa: B008 - frozen
         path = build_path(PODS, namespace, name, "log")
-        stream = await _open(self._transport, self._payload("GET", path, _log_query(options), b"", ""))
+        stream = await _open(self._transport, self._payload("GET", path, _log_query(options)))
         try:
             async for piece in stream.pieces():
                 yield piece

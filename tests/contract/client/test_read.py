@@ -41,6 +41,17 @@ async def test_a_list_is_ordered_by_name_and_carries_types(stage: Stage) -> None
     assert all((item["apiVersion"], item["kind"]) == ("v1", "ConfigMap") for item in found.items)
 
 
+async def test_a_list_of_metadata_has_the_metadata_and_nothing_else(stage: Stage) -> None:
+    await fill(stage, 2)
+    whole, partial = [
+        await stage.client.list(CONFIG_MAPS, stage.namespace, ListOptions("set=yes", metadata_only=only))
+        for only in (False, True)
+    ]
+    assert [item["metadata"] for item in partial.items] == [item["metadata"] for item in whole.items]
+    types = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}
+    assert all({**item, "metadata": None} == {**types, "metadata": None} for item in partial.items)
+
+
 async def test_a_namespace_that_does_not_exist_lists_as_empty(stage: Stage) -> None:
     assert (await stage.client.list(CONFIG_MAPS, "no-such")).items == []
 

@@ -198,3 +198,18 @@ async def test_list_then_watch_sees_every_change_once(stage: Stage) -> None:
         await create(stage, "c")
         events = [await anext(watch), await anext(watch)]
     assert shown(events) == [("ADDED", "b"), ("ADDED", "c")]
+
+
+async def test_a_watch_of_metadata_delivers_the_metadata_of_every_change_and_nothing_else(stage: Stage) -> None:
+    listed = await stage.client.list(CONFIG_MAPS, stage.namespace, ListOptions(metadata_only=True))
+    made = await create(stage, "a", k="1")
+    changed = await stage.client.patch(CONFIG_MAPS, "a", PatchType.MERGE, {"data": {"k": "2"}}, stage.namespace)
+    await stage.client.delete(CONFIG_MAPS, "a", stage.namespace)
+    events = await collect(stage, 3, resource_version=listed.resource_version, metadata_only=True)
+    assert shown(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert [event.object["metadata"] for event in events[:2]] == [made["metadata"], changed["metadata"]]
+    for event in events:
+        assert {key: value for key, value in event.object.items() if key != "metadata"} == {
+            "apiVersion": "meta.k8s.io/v1",
+            "kind": "PartialObjectMetadata",
+        }
