@@ -20,7 +20,7 @@ from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import FRAMEWORKS
 from trainmaster.apiserver import stored
 from trainmaster.client.listed import ListedView
-from trainmaster.client.view import View
+from trainmaster.client.view import ContentMissing, View
 from trainmaster.client.writes import Create, Delete, Patch, WriteRefusal
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.plan import Plan, ReconcileInSteps
@@ -166,6 +166,9 @@ class Checker:
                 )
                 try:
                     plan = yield from inner(view, request, now, refusals)
+                except ContentMissing:
+                    # The engine reads the content and repeats the pass.
+                    raise
                 except Exception as error:
                     where = traceback.extract_tb(error.__traceback__)[-1]
                     text = f"{controller.name} raises for {request}: {error!r} in {where.name} line {where.lineno}"

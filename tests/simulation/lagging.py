@@ -14,7 +14,7 @@ from tests.simulation.world import World
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import NAMESPACES
 from trainmaster.apiserver import stored
-from trainmaster.client.cache import Collection
+from trainmaster.client.collection import Collection
 from trainmaster.store.contract import EventType
 
 
@@ -67,7 +67,7 @@ class LaggingView:
             world.trace.note("fault", f"the view stalls for {lag:.3f} s")
         return lag
 
-    def shows(self, gvr: GVR, version: str) -> bool:
+    def shows(self, gvr: GVR, namespace: str, version: str) -> bool:
         return not version or self.revision >= int(version)
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:

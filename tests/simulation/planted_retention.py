@@ -110,7 +110,7 @@ RETENTION_BUGS: tuple[Planted, ...] = (
     DELETES_BY_NAME,
     Planted("counts a TTL from the creation", ("I13",), "retention", show_changed(_count_from_creation)),
     Planted("deletes before history has it", ("I18",), "retention", _skip_the_record),
-    Planted("deletes TrainJobs by the wall clock", ("I13",), "retention", trust_the_wall_clock, seeds=200, first=42),
+    Planted("deletes TrainJobs by the wall clock", ("I13",), "retention", trust_the_wall_clock, seeds=200, first=246),
     Planted("deletes a second early", ("I13",), "retention", hurry(1.0)),
     Planted("forgets when a TrainJob is due", ("I13",), "retention", forget_the_clock),
     Planted("keeps one too few", ("I7", "I13"), "history-limits", show_changed(_keep_one_too_few), seeds=120),

@@ -36,6 +36,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.scopes import Scope
+from trainmaster.operator.caching import is_ours
 from trainmaster.store.contract import StoreError
 
 T = TypeVar("T")
@@ -215,7 +216,8 @@ class LateWatch:
         server = self._server = await self._reach()
         kind = server.registry.catalogue.find(self._gvr)
         assert kind is not None
-        self._watch = LocalWatch(lambda: server.registry.watch(kind, self._namespace, self._options, durable=True))
+        frames = partial(server.registry.watch, kind, self._namespace, self._options, durable=True)
+        self._watch = LocalWatch(frames, metadata_only=self._options.metadata_only)
         await self._watch.__aenter__()
         return self
 
@@ -274,7 +276,7 @@ class Operator(ProcessRun):
             world.ledger.begin_life(self._crash, client.durable)
         async with (
             Scope("operator") as scope,
-            WatchCache(client, self._gvrs, clock=world.clock, ids=world.ids) as cache,
+            WatchCache(client, self._gvrs, clock=world.clock, ids=world.ids, contents={CONFIG_MAPS: is_ours}) as cache,
         ):
             await cache.wait_synced()
             past = LaggingView(world, self._gvrs)
@@ -293,14 +295,15 @@ class Operator(ProcessRun):
             controllers,
             view=view,
             feed=UnreliableFeed(world, view),
-            apply=self._apply,
+            apply=partial(self._apply, view),
             recorder=EventRecorder(events, world.clock),
             clock=world.clock,
             effects=world.effects,
         )
 
-    async def _apply(self, writes: Sequence[Write], controller: str) -> Applied:
-        applied = await apply_in_order(self._clients[controller], writes, field_manager=controller)
+    async def _apply(self, view: WatchCache | LaggingView, writes: Sequence[Write], controller: str) -> Applied:
+        learn = view.learn if isinstance(view, WatchCache) else None
+        applied = await apply_in_order(self._clients[controller], writes, field_manager=controller, learn=learn)
         if applied.refusal is not None:
             self.world.trace.note(controller, f"refused: {applied.refusal.error.message}")
         return applied

@@ -2,128 +2,34 @@
 
 On a cluster it is the `View` of reconcilers and their feed: `follow` reports a change after the cache shows it. It may
 be stale, but never wrong about what it has seen: after any gap (410, a broken list, an unreadable answer) it lists
-again and reports the difference, including deletions.
+again and reports the difference, including deletions. Each kind has one watch, or one in each namespace.
 
 Kinds that a cluster may not serve (PodGroups) are `optional`: the cache is empty until they exist and may be read.
-`slim` reduces objects with large parts that are not needed (Secrets of others). Objects are shared and read-only.
+`slim` reduces objects with large parts that are not needed. Of kinds in `contents` only the metadata is followed; of
+the objects that the function selects, the content is read by name when a pass needs it, or known from an own write.
+Objects are shared and read-only.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.reading import list_items
-from trainmaster.api.status import Expired, NotFound, StatusError
-from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
-from trainmaster.kit.backoff import Backoff, BackoffPolicy
+from trainmaster.api.status import NotFound, StatusError
+from trainmaster.client import collection as memory
+from trainmaster.client.collection import Notice, Slim, is_older, is_partial
+from trainmaster.client.contract import Client
+from trainmaster.client.reflector import Reflector, WatchScope
+from trainmaster.client.view import ContentMissing, ContentUnavailable, View
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.scopes import Scope
 
-log = logging.getLogger(__name__)
-
-_PAGE = 500
-_WATCH_SECONDS = 300.0
-_GRACE_SECONDS = 30.0
-"""How long after the server should have ended a watch a dead connection is given up."""
-
-Notice = Callable[[Object], None]
-Slim = Callable[[Object], Object]
-"""Returns the part of an object to keep, which must include its metadata: the same object, or a smaller one."""
-
-
-def _key(obj: Object) -> tuple[str, str]:
-    meta = obj["metadata"]
-    return meta.get("namespace", ""), meta["name"]
-
-
-def controller_uid(obj: Object) -> str:
-    """The uid of the object's controller, or ""."""
-    for reference in list_items(obj, "metadata", "ownerReferences"):
-        if reference.get("controller"):
-            return str(reference.get("uid", ""))
-    return ""
-
-
-class Collection:
-    """The objects of one kind with indexes."""
-
-    def __init__(self, slim: Slim | None = None, *, optional: bool = False) -> None:
-        self.synced = asyncio.Event()
-        self.optional = optional
-        self.resource_version = ""
-        self._slim = slim
-        self.notices: list[Notice] = []
-        self._namespaces: dict[str, dict[str, Object]] = {}
-        self._owned: dict[str, dict[tuple[str, str], Object]] = {}
-
-    def __len__(self) -> int:
-        return sum(len(names) for names in self._namespaces.values())
-
-    def find(self, namespace: str, name: str) -> Object | None:
-        return self._namespaces.get(namespace, {}).get(name)
-
-    def all(self, namespace: str = "") -> Iterator[Object]:
-        """Ordered by namespace and name; "" is all namespaces."""
-        for where in (namespace,) if namespace else sorted(self._namespaces):
-            names = self._namespaces.get(where, {})
-            for name in sorted(names):
-                yield names[name]
-
-    def owned(self, namespace: str, uid: str) -> Sequence[Object]:
-        found = self._owned.get(uid)
-        return [found[key] for key in sorted(found) if key[0] == namespace] if found else ()
-
-    def put(self, obj: Object) -> None:
-        if self._slim is not None:
-            obj = self._slim(obj)
-        key = _key(obj)
-        self._unlink(self.find(*key))
-        self._namespaces.setdefault(key[0], {})[key[1]] = obj
-        owner = controller_uid(obj)
-        if owner:
-            self._owned.setdefault(owner, {})[key] = obj
-        self._notify(obj)
-
-    def remove(self, obj: Object) -> None:
-        """`obj` is the last state; removes the cached object with its name."""
-        namespace, name = _key(obj)
-        names = self._namespaces.get(namespace, {})
-        self._unlink(names.pop(name, None))
-        if not names:
-            self._namespaces.pop(namespace, None)
-        self._notify(obj)
-
-    def replace(self, objects: Sequence[Object]) -> None:
-        """Applies a new list: puts new and changed objects, removes those that are gone."""
-        present = {_key(obj) for obj in objects}
-        for old in list(self.all()):
-            if _key(old) not in present:
-                self.remove(old)
-        for obj in objects:
-            before = self.find(*_key(obj))
-            if before is None or before["metadata"].get("resourceVersion") != obj["metadata"].get("resourceVersion"):
-                self.put(obj)
-
-    def _unlink(self, old: Object | None) -> None:
-        if old is None:
-            return
-        owner = controller_uid(old)
-        found = self._owned.get(owner)
-        if found is not None:
-            found.pop(_key(old), None)
-            if not found:
-                del self._owned[owner]
-
-    def _notify(self, obj: Object) -> None:
-        for notice in self.notices:
-            notice(obj)
+ALL = ("",)
 
 
 class WatchCache:
@@ -136,31 +42,42 @@ class WatchCache:
         *,
         clock: Clock,
         ids: Ids | None = None,
-        namespace: str = "",
-        cluster_scoped: Container[GVR] = (),
-        optional: Container[GVR] = (),
+        namespaces: Sequence[str] = ALL,
+        cluster_scoped: Collection[GVR] = (),
+        optional: Collection[GVR] = (),
         slim: Mapping[GVR, Slim] | None = None,
         selectors: Mapping[GVR, str] | None = None,
         field_selectors: Mapping[GVR, str] | None = None,
+        contents: Mapping[GVR, Callable[[Object], bool]] | None = None,
     ) -> None:
-        """`namespace` "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for these
-        kinds, only objects with such labels (or fields)."""
+        """`namespaces`: () or "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for
+        these kinds, only objects with such labels (or fields)."""
         self._client = client
-        self._clock = clock
-        self._ids = ids
-        self._namespace = namespace
-        self._cluster_scoped = cluster_scoped
-        self._selectors = dict(selectors or {})
-        self._field_selectors = dict(field_selectors or {})
-        self._collections = {
-            gvr: Collection((slim or {}).get(gvr), optional=gvr in optional) for gvr in dict.fromkeys(collections)
-        }
+        self._contents = dict(contents or {})
+        gvrs = list(dict.fromkeys(collections))
+        self._collections = {gvr: memory.Collection((slim or {}).get(gvr)) for gvr in gvrs}
+        self._watches: dict[GVR, dict[str, Reflector]] = {}
+        for gvr, collection in self._collections.items():
+            scopes = [
+                WatchScope(
+                    gvr,
+                    namespace,
+                    (selectors or {}).get(gvr, ""),
+                    gvr in optional,
+                    gvr in self._contents,
+                    (field_selectors or {}).get(gvr, ""),
+                )
+                for namespace in (ALL if gvr in cluster_scoped else dict.fromkeys(namespaces) or ALL)
+            ]
+            self._watches[gvr] = {one.namespace: Reflector(client, one, collection, clock, ids) for one in scopes}
+        self._whole = _WholeView(self)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         scope = await self._stack.enter_async_context(Scope("cache"))
-        for gvr, collection in self._collections.items():
-            scope.spawn_forever(self._keep(gvr, collection), name=f"cache.{gvr.qualified}")
+        for watch in self.watches:
+            name = f"cache.{watch.scope.gvr.qualified}"
+            scope.spawn_forever(watch.run(), name=f"{name}.{watch.scope.namespace}" if watch.scope.namespace else name)
         return self
 
     async def __aexit__(
@@ -168,24 +85,34 @@ class WatchCache:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
+    @property
+    def watches(self) -> Sequence[Reflector]:
+        """For probes and metrics."""
+        return [watch for watches in self._watches.values() for watch in watches.values()]
+
     async def wait_synced(self) -> None:
         """Returns once every collection has been listed completely."""
-        for collection in self._collections.values():
-            await collection.synced.wait()
+        for watch in self.watches:
+            await watch.synced.wait()
 
-    def resource_version(self, gvr: GVR) -> str:
+    def resource_version(self, gvr: GVR, namespace: str = "") -> str:
         """The version that the cache has reached; for tests and metrics."""
-        return self._collections[gvr].resource_version
+        watch = self._find_watch(gvr, namespace)
+        return "" if watch is None else watch.resource_version
 
-    def shows(self, gvr: GVR, version: str) -> bool:
-        """See `client.view.Lagging`. Versions of one server are compared as numbers; others count as seen."""
-        collection = self._collections.get(gvr)
-        seen = collection.resource_version if collection is not None else ""
-        return not (version.isdecimal() and seen.isdecimal()) or int(seen) >= int(version)
+    def shows(self, gvr: GVR, namespace: str, version: str) -> bool:
+        """See `client.view.LaggingView`. What is not followed counts as seen."""
+        seen = self.resource_version(gvr, namespace)
+        return not is_older(seen, version)
+
+    def _find_watch(self, gvr: GVR, namespace: str) -> Reflector | None:
+        watches = self._watches.get(gvr, {})
+        return watches.get("") or watches.get(namespace)
 
     # View
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        """Of kinds in `contents`, perhaps only the metadata."""
         return self._collections[gvr].find(namespace, name)
 
     def list(self, gvr: GVR, namespace: str = "", labels: Mapping[str, str] | None = None) -> Sequence[Object]:
@@ -198,108 +125,80 @@ class WatchCache:
     def owned(self, gvr: GVR, namespace: str, owner_uid: str) -> Sequence[Object]:
         return self._collections[gvr].owned(namespace, owner_uid)
 
+    # Contents
+
+    @property
+    def whole(self) -> View:
+        """See `client.view.PartialView`."""
+        return self._whole
+
+    def find_whole(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        """Raises ContentMissing if the object has a content of interest that is not known."""
+        found = self.find(gvr, namespace, name)
+        if found is not None and is_partial(found) and self._contents[gvr](found):
+            raise ContentMissing(gvr, namespace, name)
+        return found
+
+    async def load(self, missing: ContentMissing) -> None:
+        gvr, namespace, name = missing.gvr, missing.namespace, missing.name
+        try:
+            obj = await self._client.get(gvr, name, namespace)
+        except NotFound:
+            found = self.find(gvr, namespace, name)
+            if found is not None:
+                self._collections[gvr].remove(found, silently=True)
+            return
+        except (StatusError, OSError) as error:
+            raise ContentUnavailable(f"{gvr.plural} {namespace}/{name} cannot be read: {error}") from error
+        found = self.find(gvr, namespace, name)
+        if found is not None and not is_older(_get_version(obj), _get_version(found)):
+            self._collections[gvr].put(obj, silently=True)
+
+    def learn(self, gvr: GVR, obj: Object) -> None:
+        """An object as the server stored it for an own write. It is known before the watch reports it, or not at all:
+        a watch that is further may have reported its deletion."""
+        if gvr not in self._contents or not self._contents[gvr](obj):
+            return
+        meta = obj["metadata"]
+        place = (meta.get("namespace", ""), meta["name"])
+        found = self.find(gvr, *place)
+        is_news = is_older(self.resource_version(gvr, place[0]), _get_version(obj))
+        if is_news or (found is not None and _get_version(found) == _get_version(obj)):
+            self._collections[gvr].put(obj, silently=True)
+
     # Feed
 
     async def follow(self, gvr: GVR, notice: Notice) -> None:
         """Runs forever: reports every existing object, then every one that changes or is deleted, after the cache shows
         it."""
-        collection = self._collections[gvr]
-        for obj in list(collection.all()):
+        for obj in list(self._collections[gvr].all()):
             notice(obj)
-        collection.notices.append(notice)
+        unsubscribe = self.subscribe(gvr, notice)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            collection.notices.remove(notice)
+            unsubscribe()
 
-    # List and watch
+    def subscribe(self, gvr: GVR, notice: Notice) -> Callable[[], None]:
+        """Reports changes and deletions until the result is called."""
+        notices = self._collections[gvr].notices
+        notices.append(notice)
 
-    async def _keep(self, gvr: GVR, collection: Collection) -> None:
-        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0, jitter=0.3), self._ids)
-        while True:
-            try:
-                if not collection.resource_version:
-                    await self._relist(gvr, collection)
-                await self._follow_watch(gvr, collection, backoff)
-            except Expired:
-                collection.resource_version = ""
-                # Back off if the server expires every watch immediately.
-                await self._clock.sleep(backoff.next())
-            except NotFound:
-                # The kind is not served (any more).
-                self._lose(gvr, collection)
-                await self._clock.sleep(backoff.next())
-            except (StatusError, OSError, KeyError, ValueError) as error:
-                if not isinstance(error, StatusError | OSError):
-                    collection.resource_version = ""
-                log.warning(
-                    "watch broke, trying again",
-                    extra={"action": "cache.retry", "resource": gvr.qualified, "error": str(error)},
-                )
-                if collection.optional and isinstance(error, StatusError) and error.code == 403:
-                    collection.synced.set()
-                await self._clock.sleep(backoff.next())
+        def unsubscribe() -> None:
+            if notice in notices:
+                notices.remove(notice)
 
-    def _lose(self, gvr: GVR, collection: Collection) -> None:
-        if collection.optional:
-            collection.replace(())
-            collection.synced.set()
-        else:
-            log.warning("the server has no such kind", extra={"action": "cache.unknown", "resource": gvr.qualified})
-        collection.resource_version = ""
-
-    def _scope(self, gvr: GVR) -> str:
-        return "" if gvr in self._cluster_scoped else self._namespace
-
-    async def _relist(self, gvr: GVR, collection: Collection) -> None:
-        objects: list[Object] = []
-        token, version = "", ""
-        limit, selector, fields = _PAGE, self._selectors.get(gvr, ""), self._field_selectors.get(gvr, "")
-        while True:
-            try:
-                options = ListOptions(selector, fields, limit=limit, continue_token=token)
-                page = await self._client.list(gvr, self._scope(gvr), options)
-            except Expired:
-                if not token:
-                    raise
-                # The server's snapshot expired between pages: list without paging.
-                objects, token, limit = [], "", 0
-                continue
-            objects += page.items
-            version = page.resource_version
-            token = page.continue_token
-            if not token:
-                break
-        collection.replace(objects)
-        collection.resource_version = version
-        collection.synced.set()
-
-    async def _follow_watch(self, gvr: GVR, collection: Collection, backoff: Backoff) -> None:
-        options = WatchOptions(
-            label_selector=self._selectors.get(gvr, ""),
-            field_selector=self._field_selectors.get(gvr, ""),
-            resource_version=collection.resource_version,
-            bookmarks=True,
-            timeout_seconds=_WATCH_SECONDS,
-        )
-        heard = False
-        async with (
-            asyncio.timeout(_WATCH_SECONDS + _GRACE_SECONDS),
-            self._client.watch(gvr, self._scope(gvr), options) as events,
-        ):
-            async for event in events:
-                heard = True
-                backoff.reset()
-                _take(collection, event)
-        if not heard:
-            # Back off if the server ends every watch immediately.
-            await self._clock.sleep(backoff.next())
+        return unsubscribe
 
 
-def _take(collection: Collection, event: WatchEvent) -> None:
-    obj = event.object
-    if event.type == "DELETED":
-        collection.remove(obj)
-    elif event.type != "BOOKMARK":
-        collection.put(obj)
-    collection.resource_version = obj["metadata"]["resourceVersion"]
+class _WholeView:
+    """The cache for one pass."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self.find = cache.find_whole
+        self.list = cache.list
+        self.owned = cache.owned
+
+
+def _get_version(obj: Object) -> str:
+    return str(obj["metadata"].get("resourceVersion", ""))

@@ -90,6 +90,48 @@ class RestingView(Protocol):
 
 @runtime_checkable
 class LaggingView(Protocol):
-    """A view that may be stale and knows whether it has reached a version of a kind."""
+    """A view that may be stale and knows whether it has reached a version of a kind in a namespace."""
 
-    def shows(self, gvr: GVR, version: str) -> bool: ...
+    def shows(self, gvr: GVR, namespace: str, version: str) -> bool: ...
+
+
+class ContentMissing(Exception):
+    """An object exists, but its content is not in memory."""
+
+    def __init__(self, gvr: GVR, namespace: str, name: str) -> None:
+        super().__init__(f"the content of {gvr.plural} {namespace}/{name} is not in memory")
+        self.gvr = gvr
+        self.namespace = namespace
+        self.name = name
+
+
+class ContentUnavailable(Exception):
+    """The server did not return a content; the text says why."""
+
+
+@runtime_checkable
+class PartialView(Protocol):
+    """A view that has only the metadata of some objects in memory."""
+
+    @property
+    def whole(self) -> View:
+        """The same view, except that `find` raises ContentMissing instead of returning only the metadata."""
+        ...
+
+    async def load(self, missing: ContentMissing) -> None:
+        """Reads the content from the server. Raises ContentUnavailable."""
+        ...
+
+
+R = TypeVar("R")
+
+
+async def ask_whole(view: View, question: Callable[[View], R]) -> R:
+    """Calls the function, again after each content that it lacks was read."""
+    if not isinstance(view, PartialView):
+        return question(view)
+    while True:
+        try:
+            return question(view.whole)
+        except ContentMissing as missing:
+            await view.load(missing)

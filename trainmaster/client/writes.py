@@ -6,13 +6,13 @@ stopping at the first refusal (`apply_in_order`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_text
-from trainmaster.api.status import StatusError
+from trainmaster.api.status import AlreadyExists, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WriteOptions
 
 
@@ -24,6 +24,9 @@ class Create:
     proven: bool = False
     """The object has the form that decoding produces, and is valid. What defaults and admission change in it is not
     shared with other objects. In-process it is then not copied, decoded and validated again."""
+    existing: Literal["retry", "report", "accept"] = "retry"
+    """What it means that an object of that name exists. retry: the view was stale. report: the view does not show the
+    kind, so the reconciler has to be told. accept: it is the wanted one, from an earlier attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +61,42 @@ class WriteRefusal:
     error: StatusError
 
 
+class Version(NamedTuple):
+    gvr: GVR
+    namespace: str
+    version: str
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     refusal: WriteRefusal | None
     revision: int
     """The highest revision written; await `client.durable` before anything leaves the process."""
-    versions: tuple[tuple[GVR, str], ...] = ()
-    """(kind, resourceVersion) of objects written over a network: a view that has not reached them does not show these
-    writes."""
+    versions: tuple[Version, ...] = ()
+    """Of objects written over a network: a view that has not reached them does not show these writes."""
 
 
-async def apply_in_order(client: Client, writes: Sequence[Write], *, field_manager: str) -> Applied:
+Learn: TypeAlias = Callable[[GVR, Object], None]
+"""Gets each object as the server stored it."""
+
+
+async def apply_in_order(
+    client: Client, writes: Sequence[Write], *, field_manager: str, learn: Learn | None = None
+) -> Applied:
     """Applies the writes one by one through any client and stops at the first refusal.
 
     A broken connection is a temporary refusal (503). Whether such a write was applied is unknown, as after other server
     errors, so the object is read again: the view must show its current version before the next decision.
     """
     options = WriteOptions(field_manager=field_manager)
-    versions: list[tuple[GVR, str]] = []
+    versions: list[Version] = []
     for write in writes:
         try:
-            versions.append((write.gvr, _get_version(await _apply(client, write, options))))
+            answer = await _apply(client, write, options)
+        except AlreadyExists as error:
+            if isinstance(write, Create) and write.existing == "accept":
+                continue
+            return Applied(WriteRefusal(write, error), 0, tuple(versions))
         except StatusError as error:
             if error.code >= 500:
                 versions += await _read_versions(client, write)
@@ -87,6 +105,11 @@ async def apply_in_order(client: Client, writes: Sequence[Write], *, field_manag
             versions += await _read_versions(client, write)
             lost = StatusError(503, "ServiceUnavailable", f"no answer from the server: {error}")
             return Applied(WriteRefusal(write, lost), 0, tuple(versions))
+        if version := read_text(answer, "metadata", "resourceVersion"):
+            # A Status, the answer to some deletions, has none.
+            versions.append(Version(write.gvr, _get_place(write)[0], version))
+            if learn is not None and not isinstance(write, Delete):
+                learn(write.gvr, answer)
     return Applied(None, 0, tuple(versions))
 
 
@@ -103,16 +126,22 @@ async def _apply(client: Client, write: Write, options: WriteOptions) -> Object:
             return await client.delete(gvr, name, namespace, conditions)
 
 
-async def _read_versions(client: Client, write: Write) -> list[tuple[GVR, str]]:
-    """The version of the object that was to be written; empty if the server does not answer."""
-    meta = write.obj["metadata"] if isinstance(write, Create) else {"namespace": write.namespace, "name": write.name}
+async def _read_versions(client: Client, write: Write) -> list[Version]:
+    """The version of the object that was to be written; empty if the server does not answer, or if the view does not
+    show the kind and it may therefore not be read."""
+    if isinstance(write, Create) and write.existing != "retry":
+        return []
+    namespace, name = _get_place(write)
     try:
-        found = await client.get(write.gvr, meta["name"], meta.get("namespace", ""))
+        found = await client.get(write.gvr, name, namespace)
     except (StatusError, OSError):
         return []
-    return [(write.gvr, _get_version(found))]
+    return [Version(write.gvr, namespace, read_text(found, "metadata", "resourceVersion"))]
 
 
-def _get_version(answer: Object) -> str:
-    """ "" for a Status, which is the answer to some deletions."""
-    return read_text(answer, "metadata", "resourceVersion")
+def _get_place(write: Write) -> tuple[str, str]:
+    """(namespace, name)."""
+    if isinstance(write, Create):
+        meta = write.obj["metadata"]
+        return meta.get("namespace", ""), meta["name"]
+    return write.namespace, write.name

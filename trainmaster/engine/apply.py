@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from trainmaster.client.contract import Client
-from trainmaster.client.writes import Applied, Create, Write, WriteRefusal, apply_in_order
+from trainmaster.client.writes import Applied, Create, Learn, Write, WriteRefusal, apply_in_order
 
 Apply: TypeAlias = Callable[[Sequence[Write], str], Awaitable[Applied]]
 """(writes, field manager)."""
@@ -46,17 +46,17 @@ def apply_in_one(client: AtomicClient) -> Apply:
     return apply
 
 
-def apply_one_by_one(client: Client) -> Apply:
+def apply_one_by_one(client: Client, learn: Learn | None = None) -> Apply:
     async def apply(writes: Sequence[Write], field_manager: str) -> Applied:
-        return await apply_in_order(client, writes, field_manager=field_manager)
+        return await apply_in_order(client, writes, field_manager=field_manager, learn=learn)
 
     return apply
 
 
 def is_passing(refusal: WriteRefusal) -> bool:
     """Whether the view was stale or the server busy, so that a retry after reading again may succeed."""
-    error = refusal.error
-    if error.code == 404 and isinstance(refusal.write, Create):
-        # The kind is not served, or the namespace is gone: retrying does not help, and it should be reported.
+    error, write = refusal.error, refusal.write
+    if isinstance(write, Create) and (error.code == 404 or (error.code == 409 and write.existing == "report")):
+        # The kind is not served, the namespace is gone, or the name is taken: retrying does not help.
         return False
     return error.code in (404, 409, 410, 429) or error.code >= 500

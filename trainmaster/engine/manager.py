@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.client.view import LaggingView, View
-from trainmaster.client.writes import WriteRefusal
+from trainmaster.client.view import ContentUnavailable, LaggingView, PartialView, View, ask_whole
+from trainmaster.client.writes import Version, WriteRefusal
 from trainmaster.engine.apply import LARGEST, Apply, is_passing
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import Recorder
@@ -66,6 +66,7 @@ class Manager:
         self._controllers = tuple(controllers)
         self._view = view
         self._lags = isinstance(view, LaggingView)
+        self._is_partial = isinstance(view, PartialView)
         self._feed = feed
         self._apply = apply
         self._recorder = recorder
@@ -77,7 +78,7 @@ class Manager:
         # Per controller, because each depends on different times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
         self._troubles: dict[str, str] = {}
-        self._unseen: dict[tuple[str, Request], tuple[float, tuple[tuple[GVR, str], ...]]] = {}
+        self._unseen: dict[tuple[str, Request], tuple[float, tuple[Version, ...]]] = {}
         """(controller, request) -> (deadline, what the view must show)."""
         metrics = metrics or Metrics()
         self._passes = metrics.counter(PASSES)
@@ -185,6 +186,10 @@ class Manager:
         try:
             result, acted = await self._reconcile(controller, queue, request)
             self._troubles.pop(controller.name, None)
+        except ContentUnavailable as error:
+            log.debug("reading again", extra={"error": str(error)})
+            queue.retry(request, error)
+            result, acted = "retry", True
         except Exception as error:  # an error of one object must not stop the controller
             delay = queue.retry(request, error)
             log.exception("reconcile failed", extra={"retry_seconds": delay})
@@ -201,12 +206,12 @@ class Manager:
             queue.retry(request)
             return "behind", True
         timeline = self._timelines[controller.name]
-        now = timeline.begin_pass(request)
         if controller.reconcile_in_steps is None:
-            plan = controller.reconcile(self._view, request, now, ())
+            plan = await self._decide(controller, request)
         else:
+            now = timeline.begin_pass(request)
             plan = await take_steps(controller.reconcile_in_steps(self._view, request, now, ()))
-        timeline.end_pass(request, now)
+            timeline.end_pass(request, now)
         refusal = await self._carry_out(controller, request, plan)
         if refusal is None:
             queue.forget(request)
@@ -220,12 +225,21 @@ class Manager:
             log.debug("plan refused, reading again", extra={"error": refusal.error.message})
             queue.retry(request, refusal.error)
             return "retry", True
-        now = timeline.begin_pass(request)
-        explanation = controller.reconcile(self._view, request, now, (refusal,))
-        timeline.end_pass(request, now, complete=False)
-        await self._carry_out(controller, request, explanation)
+        await self._carry_out(controller, request, await self._decide(controller, request, refusal))
         queue.retry(request)
         return "refused", True
+
+    async def _decide(self, controller: Controller, request: Request, *refusals: WriteRefusal) -> Plan:
+        """The plan of a pass. If it lacks a content, that is read, and the pass begins again."""
+        timeline = self._timelines[controller.name]
+
+        def reconcile(view: View) -> Plan:
+            now = timeline.begin_pass(request)
+            plan = controller.reconcile(view, request, now, refusals)
+            timeline.end_pass(request, now, complete=not refusals)
+            return plan
+
+        return await ask_whole(self._view, reconcile) if self._is_partial else reconcile(self._view)
 
     def _is_behind(self, controller: Controller, request: Request) -> bool:
         """Whether the view does not show this controller's own writes for the object yet."""
@@ -235,7 +249,7 @@ class Manager:
             return False
         view = self._view
         assert isinstance(view, LaggingView), "only noted for such a view"
-        if self._clock.monotonic() < limit and not all(view.shows(gvr, version) for gvr, version in versions):
+        if self._clock.monotonic() < limit and not all(view.shows(*version) for version in versions):
             return True
         del self._unseen[key]
         return False

@@ -26,7 +26,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, WatchEvent
-from trainmaster.client.follow import ActiveObjects, Begin, Change, Trouble, follow
+from trainmaster.client.follow import ActiveObjects, Begin, Change, ListWatch, Trouble, follow
 from trainmaster.client.view import RestingView
 from trainmaster.history import logs, purging, restores
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
@@ -104,11 +104,11 @@ class Keeper:
         measure_memory: MeasureMemory | None = None,
         find_deleter: FindDeleter = find_no_deleter,
         limits: HistoryLimits = HistoryLimits(),
-        namespace: str = "",
+        source: ListWatch | None = None,
         models: Sequence[type[TrainingJob]] | None = None,
     ) -> None:
-        """`namespace`: watch only jobs in this namespace; "" means all. `models`: the kinds that the server has;
-        all if it is None."""
+        """`source`: where jobs and JobSets are followed, instead of through the client. `models`: the kinds that the
+        server has; all if it is None."""
         self._archive = archive
         self._client = client
         self._gather = gather
@@ -117,7 +117,7 @@ class Keeper:
         self._measure_memory = measure_memory
         self._find_deleter = find_deleter
         self._limits = limits
-        self._namespace = namespace
+        self._source: ListWatch = source or client
         self.resting: RestingView | None = None
         """Where jobs at rest are listed apart; set before it runs."""
         self._kept: set[str] = set()
@@ -286,8 +286,8 @@ class Keeper:
         await self._follow(model.gvr, begin, change, trouble)
 
     async def _follow(self, gvr: GVR, begin: Begin, change: Change, trouble: Trouble) -> None:
-        source = self._client if self.resting is None else ActiveObjects(self._client, self.resting)
-        await follow(source, self._clock, gvr, begin, change, namespace=self._namespace, trouble=trouble)
+        source = self._source if self.resting is None else ActiveObjects(self._source, self.resting)
+        await follow(source, self._clock, gvr, begin, change, trouble=trouble)
 
     async def _list_resting(self) -> set[str]:
         """The uids of all jobs at rest now. In slices, because there may be very many."""

@@ -18,6 +18,8 @@ from trainmaster.api.meta import GVR
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainmaster.api.status import StatusError
+from trainmaster.client.cache import WatchCache
+from trainmaster.client.cached import CachedObjects
 from trainmaster.client.contract import Client
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
@@ -114,14 +116,14 @@ async def running_cluster_history(
     client: Client,
     clock: Clock,
     recorder: DeletionRecorder,
-    namespace: str,
+    cache: WatchCache,
     models: Sequence[type[TrainingJob]],
 ) -> AsyncIterator[Keeper]:
     """Raises ArchiveError if it cannot be opened: an operator with `--history` does not start without one."""
     archive = Archive.open(directory)
     try:
-        gather = ClientGather(client, directory)
-        keeper = Keeper(archive, client, gather, clock, find_deleter=recorder.find, namespace=namespace, models=models)
+        gather, source = ClientGather(client, directory), CachedObjects(cache)
+        keeper = Keeper(archive, client, gather, clock, find_deleter=recorder.find, source=source, models=models)
         async with keeper.running():
             yield keeper
     finally:

@@ -6,12 +6,9 @@ role. JobSet is not included: its own release installs its kinds and its manager
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from trainmaster.api.declaring import catalogue, crd
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
-from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.operator.rights import NAME, NAMESPACE, Duties, build_access
 from trainmaster.operator.webhooks.configurations import PORT as WEBHOOK_PORT
 from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
@@ -21,15 +18,16 @@ PORT = 10443
 
 
 def build_manifests(
-    *, companion: bool = False, v1_jobs: Sequence[type[V1Job]] = (), webhooks: WebhookPlan | None = None
+    duties: Duties = Duties(),  # noqa: B008 - frozen
+    webhooks: WebhookPlan | None = None,
 ) -> Object:
-    """As a companion of upstream's managers their kinds already exist, and must not be replaced. `v1_jobs`: the kinds
-    of training-operator that the operator runs. `webhooks`: only for an operator that API servers can reach."""
-    if companion:
-        return {"apiVersion": "v1", "kind": "List", "items": _build_access(Duties(companion=True))}
-    wanted = {model.gvr for model in v1_jobs}
+    """As a companion of upstream's managers their kinds already exist, and must not be replaced. `webhooks`: only for
+    an operator that API servers can reach."""
+    if duties.companion:
+        return {"apiVersion": "v1", "kind": "List", "items": _build_access(duties)}
+    wanted = {model.gvr for model in duties.v1_jobs}
     kinds = [kind for kind in catalogue.build().kinds if kind.group == TRAIN_JOBS.group or kind.gvr in wanted]
-    items = [*crd.build_all(kinds), *_build_access(Duties(v1_jobs=tuple(v1_jobs))), _build_service()]
+    items = [*crd.build_all(kinds), *_build_access(duties), _build_service()]
     if webhooks is not None:
         items += build_configurations(webhooks)
     return {"apiVersion": "v1", "kind": "List", "items": items}

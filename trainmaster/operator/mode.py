@@ -22,11 +22,10 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trainmaster.api.declaring import catalogue
-from trainmaster.api.labels import JOBSET_NAME
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -35,17 +34,15 @@ from trainmaster.api.resources import (
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOB_SETS,
-    JOBS,
     PODS,
     PRIORITY_CLASSES,
-    SECRETS,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.app.process import find_loop_factory, stop_on_signals
 from trainmaster.auth.pki import ServerKeys
-from trainmaster.client.cache import Slim, WatchCache
+from trainmaster.client.cache import WatchCache
 from trainmaster.client.contract import Client
 from trainmaster.client.events import BufferedEventRecorder
 from trainmaster.client.http import HttpClient
@@ -55,7 +52,6 @@ from trainmaster.controllers.frameworks.contract import FrameworkContext, Progre
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.lifecycle import derived
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
-from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
 from trainmaster.controllers.trainjob.pod_reasons import REFUSALS, keep_refusal
 from trainmaster.controllers.trainjob.reconciler import build_controller
@@ -66,9 +62,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
 from trainmaster.engine.lease import Lease, LeaseSettings, LeaseTimes
 from trainmaster.engine.manager import Manager
-from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
-from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
@@ -77,6 +71,7 @@ from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
+from trainmaster.operator.caching import build_cache
 from trainmaster.operator.lifecycle import (
     DeletionRecorder,
     build_lifecycle,
@@ -86,6 +81,7 @@ from trainmaster.operator.lifecycle import (
     running_cluster_history,
 )
 from trainmaster.operator.metrics_server import MetricsPort, running_census
+from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
 from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer
 from trainmaster.operator.tls import build_context
@@ -95,15 +91,10 @@ from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 
-LEASE_NAME = "trainmaster-operator"
-COMPANION_LEASE_NAME = "trainmaster-companion"
-_KINDS = {"ConfigMap": CONFIG_MAPS, "Secret": SECRETS, "JobSet": JOB_SETS}
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Each is served only if its scheduler is installed."""
 OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES, HORIZONTAL_POD_AUTOSCALERS, EVENTS)
 """The operator also works where these are not served, or may not be read."""
-OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
-"""Of these only members of JobSets are followed, to report failures; a cluster has many others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +112,8 @@ class ProgressSettings:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    namespace: str = ""
-    """The only namespace to work in; "" is all."""
+    namespaces: tuple[str, ...] = ()
+    """The only namespaces to work in; () is all."""
     lease_namespace: str = ""
     """The namespace of the leader's Lease; "" disables leader election, and only one operator may run."""
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
@@ -158,7 +149,7 @@ class OperatorSettings:
         """Upstream's managers are installed separately, so a companion may find some of their kinds only. Where the
         operator replaces training-operator, there may be no JobSets; TrainJobs then report that."""
         if self.companion:
-            return (*(model.gvr for model in self.models), TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
+            return (*(model.gvr for model in self.models), TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES, JOB_SETS)
         return (*OPTIONAL, JOB_SETS) if self.v1_jobs else OPTIONAL
 
 
@@ -175,14 +166,22 @@ async def running_operator(
     """Entering returns once it is leader and working. LeaseLost ends the body."""
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        await check_no_other_owner(client, settings.v1_jobs, settings.namespace)
+        await check_no_other_owner(client, settings.v1_jobs, settings.namespaces)
         await check_v1_definitions(client, settings.v1_jobs)
-        await check_pod_groups(client, V1Cluster(settings.gang_scheduler))
+        await check_pod_groups(client, V1Cluster(settings.gang_scheduler), settings.namespaces)
         progress = None if settings.companion else settings.progress
         keys = None if progress is None else await get_keys(client, progress, clock)
         told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
         operated = () if settings.companion else list_operated(settings, told)
-        cache = build_cache(client, list_collections(operated, settings), settings, clock=clock, ids=ids)
+        cache = build_cache(
+            client,
+            list_collections(operated, settings),
+            namespaces=settings.namespaces,
+            optional=settings.optional,
+            all_pods=bool(settings.v1_jobs),
+            clock=clock,
+            ids=ids,
+        )
         await stack.enter_async_context(cache)
         await cache.wait_synced()
         if progress is not None and keys is not None:
@@ -197,13 +196,11 @@ async def running_operator(
             await install_runtimes(leader)
         if webhooks is not None:
             await stack.enter_async_context(webhooks.maintained(leader))
-        recorder = DeletionRecorder(apply_one_by_one(leader))
+        recorder = DeletionRecorder(apply_one_by_one(leader, cache.learn))
         deletions = await stack.enter_async_context(running_census(cache, settings.models, metrics, clock))
         keeper = None
         if settings.history is not None:
-            history = running_cluster_history(
-                settings.history, client, clock, recorder, settings.namespace, settings.models
-            )
+            history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
             keeper = await stack.enter_async_context(history)
         unpublished = await list_unpublished(client, settings.models)
         lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
@@ -218,7 +215,9 @@ async def running_operator(
             effects={} if keeper is None else {ARCHIVE: keeper.archive},
         )
         await stack.enter_async_context(manager.running())
-        log.info("operating", extra={"action": "operator.ready", "namespace": settings.namespace or "(all)"})
+        log.info(
+            "operating", extra={"action": "operator.ready", "namespaces": ",".join(settings.namespaces) or "(all)"}
+        )
         yield Operator(cache, manager)
 
 
@@ -237,6 +236,8 @@ def list_collections(operated: Sequence[Controller], settings: OperatorSettings)
     """What is cached: the sources of the controllers, and what our own look up."""
     sources = [source.gvr for controller in operated for source in controller.sources]
     found = [*sources, *list_read(settings.models), *((*POD_GROUPS, PODS) if operated else ())]
+    if settings.history is not None:
+        found.append(JOB_SETS)
     if settings.gang_scheduler:
         found.append(PRIORITY_CLASSES)
     return list(dict.fromkeys(found))
@@ -247,7 +248,7 @@ async def enter_webhooks(
 ) -> Webhooks | None:
     if settings.webhooks is None or settings.companion:
         return None
-    serving = serving_webhooks(client, cache, settings.webhooks, clock, namespace=settings.namespace)
+    serving = serving_webhooks(client, cache, settings.webhooks, clock, namespaces=settings.namespaces)
     return await stack.enter_async_context(serving)
 
 
@@ -278,9 +279,10 @@ async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> 
 def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
     """The TrainJob controller, with numbers of workers and passes that suit a remote server."""
     news = ChangeDelays(settings.counts_delay)
-    controller = build_controller(FrameworkContext(on_cluster=True, logs_as_messages=True, progress=progress))
+    told = FrameworkContext(on_cluster=True, logs_as_messages=True, progress=progress, sees_secrets=False)
+    controller = build_controller(told)
     delays: dict[GVR, Callable[[View, Object], float]] = {
-        **dict.fromkeys((CONFIG_MAPS, SECRETS, JOB_SETS), news.delay_child),
+        **{gvr: partial(news.delay_child, gvr) for gvr in (CONFIG_MAPS, JOB_SETS)},
         TRAIN_JOBS: news.delay_trainjob,
         PODS: news.delay_pod,
         EVENTS: news.delay_refusal,
@@ -322,54 +324,11 @@ class ChangeDelays:
         """The Job controller tries again, and a quota may have room by then."""
         return self._seconds
 
-    def delay_child(self, view: View, child: Object) -> float:
+    def delay_child(self, gvr: GVR, view: View, child: Object) -> float:
         jobset = JobSet(child)
-        gvr = _KINDS.get(jobset.kind, JOB_SETS)
         if jobset.is_deleting or view.find(gvr, jobset.namespace, jobset.name) is None:
             return 0.0
         return 0.0 if jobset.is_finished or jobset.is_suspended else self._seconds
-
-
-def build_cache(
-    client: Client, collections: list[GVR], settings: OperatorSettings, *, clock: Clock, ids: Ids
-) -> WatchCache:
-    slim: dict[GVR, Slim] = dict.fromkeys(collections, drop_ownership)
-    slim |= dict.fromkeys((CONFIG_MAPS, SECRETS, HORIZONTAL_POD_AUTOSCALERS), drop_content_of_others)
-    slim |= {JOBS: drop_spec, PODS: drop_spec, EVENTS: keep_refusal}
-    return WatchCache(
-        client,
-        collections,
-        clock=clock,
-        ids=ids,
-        namespace=settings.namespace,
-        cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
-        optional=settings.optional,
-        slim=slim,
-        selectors={JOBS: JOBSET_NAME} if settings.v1_jobs else OF_JOB_SETS,
-        field_selectors={EVENTS: REFUSALS},
-    )
-
-
-def drop_spec(obj: Object) -> Object:
-    """For Jobs and Pods: only labels, owner and status are read."""
-    return {key: value for key, value in drop_ownership(obj).items() if key != "spec"}
-
-
-def drop_ownership(obj: Object) -> Object:
-    """managedFields are half of many objects, and no reconciler reads them."""
-    meta = obj["metadata"]
-    if "managedFields" not in meta:
-        return obj
-    return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
-
-
-def drop_content_of_others(obj: Object) -> Object:
-    """For objects without a job: only name and owner matter. The policy is kept completely."""
-    if is_policy(obj) or any(owner.get("kind") in TRAINING_KINDS for owner in ObjectModel(obj).owners):
-        return drop_ownership(obj)
-    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
-    meta = {key: value for key, value in obj["metadata"].items() if key in kept}
-    return {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", ""), "metadata": meta}
 
 
 def build_identity(ids: Ids) -> str:

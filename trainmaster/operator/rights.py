@@ -1,9 +1,13 @@
 """The rights of the operator: which roles its service account needs, depending on what it does. Pure.
 
-Used by everything that prints or applies manifests, and by tests that run the operator with exactly these roles.
+Used by everything that prints or applies manifests. `tests/seam/test_rights.py` runs the operator with exactly these
+roles, and fails on a right that is missing and on one that nothing used.
 
-    ClusterRole                     what has no namespace; what jobs need, if the operator works in all namespaces
-    Role in each listed namespace   what jobs need, if it is limited to these
+    ClusterRole NAME                     what has no namespace; what jobs need, if it works in all namespaces
+    Role NAME-jobs in each namespace     what jobs need, if it is limited to namespaces
+    Role NAME in its own namespace       its Lease and its certificates, by name
+
+`get` of everything that it writes: after a write whose answer was lost, it reads what became of the object.
 """
 
 from __future__ import annotations
@@ -22,8 +26,13 @@ from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 NAME = "trainmaster-operator"
 NAMESPACE = "trainmaster-system"
 SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
+LEASE_NAME = "trainmaster-operator"
+COMPANION_LEASE_NAME = "trainmaster-companion"
+TRAINING_OPERATOR_HOOKS = "validator.training-operator.kubeflow.org"
 
 _RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_POD_GROUPS = ("scheduling.x-k8s.io", "scheduling.volcano.sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,116 +54,29 @@ class Duties:
     name: str = NAME
     """Of its service account and its roles."""
 
-
-_READ = ["get", "list", "watch"]
-_LIFECYCLE: list[Object] = [
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs"], "verbs": [*_READ, "delete"]},
-    # To find out whether `status.retention` is kept.
-    {
-        "apiGroups": ["apiextensions.k8s.io"],
-        "resources": ["customresourcedefinitions"],
-        "resourceNames": [f"trainjobs.{TRAIN_JOBS.group}"],
-        "verbs": ["get"],
-    },
-    # For --history; events are also written, and those of Jobs say why the server refuses their Pods.
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": [*_READ, "create", "patch"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
-]
-
-
-def _list_v1_lifecycle_rules(models: Sequence[type[V1Job]]) -> list[Object]:
-    plurals = [model.gvr.plural for model in models]
-    return [
-        {"apiGroups": [GROUP], "resources": plurals, "verbs": [*_READ, "delete"]},
-        {"apiGroups": [GROUP], "resources": [f"{plural}/status" for plural in plurals], "verbs": ["patch"]},
-        {
-            "apiGroups": ["apiextensions.k8s.io"],
-            "resources": ["customresourcedefinitions"],
-            "resourceNames": [f"{plural}.{GROUP}" for plural in plurals],
-            "verbs": ["get"],
-        },
-    ]
-
-
-COMPANION_RULES: list[Object] = [
-    *_LIFECYCLE,
-    *_list_v1_lifecycle_rules(MODELS),
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes", "clustertrainingruntimes"], "verbs": _READ},
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
-    # The policy, and the snapshot of each job's runtime.
-    {"apiGroups": [""], "resources": ["configmaps"], "verbs": _READ},
-    # For --history.
-    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": _READ},
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _READ},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
-]
-RULES: list[Object] = [
-    *_LIFECYCLE,
-    # Runtimes derived for single jobs are deleted with them.
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainingruntimes"], "verbs": [*_READ, "delete"]},
-    {
-        "apiGroups": [TRAIN_JOBS.group],
-        "resources": ["clustertrainingruntimes"],
-        "verbs": [*_READ, "create", "update", "patch"],
-    },
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/status"], "verbs": ["patch"]},
-    # To authenticate progress reports, and for the status server's certificate.
-    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-    {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET, rotation.SECRET], "verbs": ["update"]},
-    # To keep `caBundle` of our webhooks right, and to find out whether a priority class exists.
-    {
-        "apiGroups": ["admissionregistration.k8s.io"],
-        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-        "resourceNames": [WEBHOOKS],
-        "verbs": [*_READ, "update"],
-    },
-    {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get"]},
-    # Required to set owner references that block deletion, where that is checked.
-    {"apiGroups": [TRAIN_JOBS.group], "resources": ["trainjobs/finalizers"], "verbs": ["update"]},
-    {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": [*_READ, "create", "patch", "delete"]},
-    # To report which rank failed, and how.
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _READ},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
-    {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": [*_READ, "create", "patch"]},
-    {
-        "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
-        "resources": ["podgroups"],
-        "verbs": [*_READ, "create", "patch"],
-    },
-]
+    @property
+    def models(self) -> tuple[type[V1Job], ...]:
+        """The v1 kinds whose jobs are deleted after their time."""
+        return MODELS if self.companion else self.v1_jobs
 
 
 def build_access(duties: Duties) -> list[Object]:
     """The service account, its roles and their bindings."""
     account = {"name": duties.name, "namespace": duties.own_namespace}
-    roles = [_build_role(duties, "", list_cluster_rules(duties))]
-    roles += [_build_role(duties, namespace, list_job_rules(duties)) for namespace in duties.namespaces]
+    roles = [
+        _build_role(duties.name, "", list_cluster_rules(duties)),
+        _build_role(duties.name, duties.own_namespace, list_own_rules(duties)),
+    ]
+    roles += [_build_role(f"{duties.name}-jobs", place, list_job_rules(duties)) for place in duties.namespaces]
     bindings = [_build_binding(duties, role) for role in roles]
     return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, *roles, *bindings]
 
 
-def list_cluster_rules(duties: Duties) -> list[Object]:
-    """The rules of the ClusterRole."""
-    return [] if duties.namespaces else list_job_rules(duties)
-
-
-def list_job_rules(duties: Duties) -> list[Object]:
-    """What is needed in each namespace with jobs."""
-    if duties.companion:
-        return COMPANION_RULES
-    return [*RULES, *(_list_v1_rules(duties.v1_jobs) if duties.v1_jobs else ())]
-
-
-def _build_role(duties: Duties, namespace: str, rules: list[Object]) -> Object:
+def _build_role(name: str, namespace: str, rules: list[Object]) -> Object:
     """A ClusterRole if `namespace` is empty."""
-    meta = {"name": duties.name, **({"namespace": namespace} if namespace else {})}
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "Role" if namespace else "ClusterRole",
-        "metadata": meta,
-        "rules": rules,
-    }
+    meta = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kind = "Role" if namespace else "ClusterRole"
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules}
 
 
 def _build_binding(duties: Duties, role: Object) -> Object:
@@ -167,48 +89,143 @@ def _build_binding(duties: Duties, role: Object) -> Object:
     }
 
 
-def _list_v1_rules(models: Sequence[type[V1Job]]) -> list[Object]:
-    rules: list[Object] = [
-        *_list_v1_lifecycle_rules(models),
-        {
-            "apiGroups": [GROUP],
-            "resources": [f"{model.gvr.plural}/finalizers" for model in models],
-            "verbs": ["update"],
-        },
-        {"apiGroups": [""], "resources": ["pods", "services"], "verbs": [*_READ, "create", "patch", "delete"]},
-        # For --gang-scheduler-name; RULES has the other rights to PodGroups.
-        {
-            "apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
-            "resources": ["podgroups"],
-            "verbs": ["delete"],
-        },
-        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": _READ},
-        # To find out at the start whether training-operator runs the same kinds.
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list"]},
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["validatingwebhookconfigurations"],
-            "verbs": ["list"],
-        },
-        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+def list_cluster_rules(duties: Duties) -> list[Object]:
+    """The rules of the ClusterRole."""
+    rules = _list_unscoped_rules(duties)
+    return rules if duties.namespaces else [*rules, *list_job_rules(duties)]
+
+
+def _list_unscoped_rules(duties: Duties) -> list[Object]:
+    # Of our kinds, to find out which of our fields the definitions have.
+    plurals = [f"{model.gvr.plural}.{GROUP}" for model in duties.models]
+    definitions = [f"trainjobs.{TRAIN_JOBS.group}", *plurals]
+    rules = [
+        _rule(TRAIN_JOBS.group, "clustertrainingruntimes", "list", "watch"),
+        _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", names=definitions),
+        # Who reads metrics, and who reports progress.
+        _rule("authentication.k8s.io", "tokenreviews", "create"),
+        _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
     ]
-    if PyTorchJob in models:
-        rules.append(
-            {
-                "apiGroups": ["autoscaling"],
-                "resources": ["horizontalpodautoscalers"],
-                "verbs": [*_READ, "create", "patch", "delete"],
-            }
-        )
-    if MPIJob in models:
-        # The launcher may execute commands in its workers; a role can be granted only by who has its rights.
+    if not duties.companion:
+        # The shipped ones are installed.
+        rules.append(_rule(TRAIN_JOBS.group, "clustertrainingruntimes", "get", "create", "update", "patch"))
+        # To keep `caBundle` of our webhooks right, and to find out whether a priority class exists.
+        hooks = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+        rules.append(_rule(_ADMISSION, hooks, "list", "watch", "update", names=[WEBHOOKS]))
+        rules.append(_rule("scheduling.k8s.io", "priorityclasses", "get"))
+    if duties.v1_jobs:
+        # A webhook of training-operator that would refuse the jobs; the priorities for gang schedulers.
+        rules.append(_rule(_ADMISSION, "validatingwebhookconfigurations", "get", names=[TRAINING_OPERATOR_HOOKS]))
+        rules.append(_rule("scheduling.k8s.io", "priorityclasses", "list", "watch"))
+    return rules
+
+
+def list_own_rules(duties: Duties) -> list[Object]:
+    """What is needed in the operator's own namespace. `create` cannot be limited to a name."""
+    lease = COMPANION_LEASE_NAME if duties.companion else LEASE_NAME
+    rules = [
+        _rule("coordination.k8s.io", "leases", "create"),
+        _rule("coordination.k8s.io", "leases", "get", "update", names=[lease]),
+        _rule("", "secrets", "create"),
+        _rule("", "secrets", "get", "update", names=[SECRET]),
+    ]
+    if not duties.companion:
+        # The certificate of the webhooks, which is renewed while they are served.
+        rules.append(_rule("", "secrets", "get", "list", "watch", "update", names=[rotation.SECRET]))
+    return rules
+
+
+def list_job_rules(duties: Duties) -> list[Object]:
+    """What is needed in each namespace with jobs."""
+    rules = [
+        _rule(TRAIN_JOBS.group, "trainjobs", "get", "list", "watch", "delete"),
+        _rule(TRAIN_JOBS.group, "trainjobs/status", "patch"),
+        # A repeated event is read, and its count is incremented.
+        _rule("", "events", "get", "create", "patch"),
+    ]
+    if duties.history and duties.companion:
+        rules.append(_rule("", "events", "list"))
+    if duties.models:
+        plurals = [model.gvr.plural for model in duties.models]
+        rules.append(_rule(GROUP, plurals, "get", "list", "watch", "delete"))
+        rules.append(_rule(GROUP, [f"{plural}/status" for plural in plurals], "patch"))
+    if duties.history or duties.last_words:
+        rules.append(_rule("", "pods/log", "get"))
+    if duties.companion:
+        return [*rules, *_list_companion_rules(duties)]
+    return [*rules, *_list_trainjob_rules(duties), *(_list_v1_rules(duties) if duties.v1_jobs else ())]
+
+
+def _list_companion_rules(duties: Duties) -> list[Object]:
+    rules = [
+        _rule(TRAIN_JOBS.group, "trainingruntimes", "list", "watch"),
+        # The policy, and the snapshot of each job's runtime.
+        _rule("", "configmaps", "get", "list", "watch"),
+    ]
+    if duties.history:
         rules += [
-            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": [*_READ, "create"]},
-            {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]},
-            {
-                "apiGroups": ["rbac.authorization.k8s.io"],
-                "resources": ["roles", "rolebindings"],
-                "verbs": [*_READ, "create", "patch"],
-            },
+            _rule("jobset.x-k8s.io", "jobsets", "get", "list", "watch"),
+            _rule("batch", "jobs", "list"),
+            _rule("", "pods", "list"),
         ]
     return rules
+
+
+def _list_trainjob_rules(duties: Duties) -> list[Object]:
+    return [
+        # Those of Jobs say why the server refuses their Pods.
+        _rule("", "events", "list", "watch"),
+        # Runtimes derived for single jobs are deleted after them.
+        _rule(TRAIN_JOBS.group, "trainingruntimes", "get", "list", "watch", "delete"),
+        # Required to set owner references that block deletion, where that is checked.
+        _rule(TRAIN_JOBS.group, "trainjobs/finalizers", "update"),
+        _rule("jobset.x-k8s.io", "jobsets", "get", "list", "watch", "create", "patch", "delete"),
+        # To report which rank failed, and how.
+        _rule("batch", "jobs", "list", "watch"),
+        _rule("", "pods", "list", "watch"),
+        _rule("", "configmaps", "get", "list", "watch", "create", "patch"),
+        # Of MPI and Flux. They are never read.
+        _rule("", "secrets", "create"),
+        _rule(_POD_GROUPS, "podgroups", "get", "list", "watch", "create", "patch"),
+    ]
+
+
+def _list_v1_rules(duties: Duties) -> list[Object]:
+    models = duties.v1_jobs
+    rules = [
+        _rule(GROUP, [f"{model.gvr.plural}/finalizers" for model in models], "update"),
+        _rule("", "pods", "get", "create", "patch", "delete"),
+        _rule(_POD_GROUPS, "podgroups", "delete"),
+        # To find out at the start whether training-operator runs the same kinds.
+        _rule("apps", "deployments", "list"),
+    ]
+    if any(model is not MPIJob for model in models):
+        rules.append(_rule("", "services", "get", "list", "watch", "create", "patch", "delete"))
+    if PyTorchJob in models:
+        verbs = ("get", "list", "watch", "create", "patch", "delete")
+        rules.append(_rule("autoscaling", "horizontalpodautoscalers", *verbs))
+    if MPIJob in models:
+        rules += [
+            _rule("", "serviceaccounts", "get", "list", "watch", "create"),
+            _rule(_RBAC, "roles", "get", "list", "watch", "create", "patch"),
+            _rule(_RBAC, "rolebindings", "get", "list", "watch", "create"),
+            *list_granted_rules(models),
+        ]
+    return rules
+
+
+def list_granted_rules(models: Sequence[type[V1Job]]) -> list[Object]:
+    """Rights that the operator never uses: the launcher of an MPIJob executes commands in its workers, and only who has
+    a right may grant it with a Role."""
+    return [_rule("", "pods/exec", "create"), _rule("", "pods", "get", "list", "watch")] if MPIJob in models else []
+
+
+def _rule(
+    groups: str | Sequence[str], resources: str | Sequence[str], *verbs: str, names: Sequence[str] = ()
+) -> Object:
+    rule: Object = {
+        "apiGroups": [groups] if isinstance(groups, str) else list(groups),
+        "resources": [resources] if isinstance(resources, str) else list(resources),
+        "verbs": list(verbs),
+    }
+    return {**rule, "resourceNames": list(names)} if names else rule

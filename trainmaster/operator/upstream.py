@@ -19,7 +19,7 @@ from trainmaster.client.contract import Client, ListOptions
 from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
-from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
+from trainmaster.operator.rights import TRAINING_OPERATOR_HOOKS
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +44,9 @@ class TrainingOperator:
     account: str
     """Its service account."""
 
-    def shares(self, namespace: str) -> bool:
-        """Whether an operator that works in `namespace` ("" is all) would meet its jobs."""
-        return not namespace or not self.watched or namespace == self.watched
+    def shares(self, namespaces: Sequence[str]) -> bool:
+        """Whether an operator that works in these namespaces (() is all) would meet its jobs."""
+        return not namespaces or not self.watched or self.watched in namespaces
 
 
 def find_training_operator(deployment: Fields) -> TrainingOperator | None:
@@ -87,33 +87,55 @@ def _read_flags(arguments: Sequence[str], name: str) -> Iterator[str]:
             yield value if equals else next(rest, "")
 
 
-async def check_no_other_owner(client: Client, models: Sequence[type[V1Job]], namespace: str) -> None:
+async def check_no_other_owner(client: Client, models: Sequence[type[V1Job]], namespaces: Sequence[str]) -> None:
     """Raises OSError with what to do if training-operator runs one of the kinds, or its webhook refuses them."""
     if not models:
         return
-    found = [find_training_operator(item) for item in await _list_all(client, DEPLOYMENTS)]
+    if namespaces:
+        # An operator that is limited to namespaces may look only there.
+        text = "looking for training-operator only in the namespaces of this operator"
+        log.info(text, extra={"action": "operator.owners", "namespaces": ",".join(namespaces)})
+    found = [
+        find_training_operator(item)
+        for namespace in namespaces or ("",)
+        for item in await _list_all(client, DEPLOYMENTS, namespace)
+    ]
     operators = [one for one in found if one is not None and await _may_run_jobs(client, one)]
     for operator in operators:
         shared = [model for model in models if model.framework.singular in operator.schemes]
-        if shared and operator.shares(namespace):
+        if shared and operator.shares(namespaces):
             raise OSError(_explain_owner(operator, shared))
     served = frozenset[str]().union(*(operator.schemes for operator in operators))
     unserved = [model for model in models if model.framework.singular not in served]
-    for configuration in await _list_all(client, VALIDATING_WEBHOOK_CONFIGURATIONS):
-        is_ours = configuration["metadata"]["name"] == WEBHOOKS
-        names = [] if is_ours else list(_list_webhooks(configuration, unserved))
-        if names:
-            raise OSError(_explain_webhooks(configuration["metadata"]["name"], names))
+    names = list(_list_webhooks(await _read_webhooks(client), unserved))
+    if names:
+        raise OSError(_explain_webhooks(TRAINING_OPERATOR_HOOKS, names))
 
 
-async def _list_all(client: Client, gvr: GVR) -> Sequence[Object]:
+async def _read_webhooks(client: Client) -> Object:
+    """Those of training-operator; empty if there are none, or if we may not look."""
     try:
-        return (await client.list(gvr)).items
+        return await client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, TRAINING_OPERATOR_HOOKS)
+    except StatusError as error:
+        if error.code == 403:
+            _log_unseen(error)
+        elif error.code != 404:
+            raise
+        return {}
+
+
+def _log_unseen(error: StatusError) -> None:
+    text = "cannot see whether training-operator runs the same kinds"
+    log.warning(text, extra={"action": "operator.owners", "error": error.message})
+
+
+async def _list_all(client: Client, gvr: GVR, namespace: str = "") -> Sequence[Object]:
+    try:
+        return (await client.list(gvr, namespace)).items
     except StatusError as error:
         if error.code != 403:
             raise
-        text = "cannot see whether training-operator runs the same kinds"
-        log.warning(text, extra={"action": "operator.owners", "error": error.message})
+        _log_unseen(error)
         return ()
 
 
@@ -168,12 +190,12 @@ def _explain_webhooks(configuration: str, names: Sequence[str]) -> str:
     )
 
 
-async def check_pod_groups(client: Client, cluster: V1Cluster) -> None:
+async def check_pod_groups(client: Client, cluster: V1Cluster, namespaces: Sequence[str] = ()) -> None:
     """Raises OSError if the PodGroups of the gang scheduler are not served, as upstream."""
     if cluster.pod_groups is None:
         return
     try:
-        await client.list(cluster.pod_groups, options=ListOptions(limit=1))
+        await client.list(cluster.pod_groups, next(iter(namespaces), ""), ListOptions(limit=1))
     except NotFound:
         group = cluster.pod_groups.group
         raise OSError(

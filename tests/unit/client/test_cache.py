@@ -166,7 +166,7 @@ def test_in_one_namespace_cluster_scoped_kinds_are_followed_as_a_whole() -> None
             return ObjectList([], "1")
 
     async def body() -> None:
-        cache = WatchCache(Client(), [PODS, nodes], clock=VirtualClock(), namespace="a", cluster_scoped=[nodes])
+        cache = WatchCache(Client(), [PODS, nodes], clock=VirtualClock(), namespaces=["a"], cluster_scoped=[nodes])
         async with cache:
             await cache.wait_synced()
 

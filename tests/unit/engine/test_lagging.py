@@ -13,8 +13,8 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.local import LocalClient
-from trainmaster.client.view import View
-from trainmaster.client.writes import Applied, Create, Patch, Write, WriteRefusal, apply_in_order
+from trainmaster.client.view import ContentMissing, ContentUnavailable, View
+from trainmaster.client.writes import Applied, Create, Patch, Version, Write, WriteRefusal, apply_in_order
 from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
@@ -34,7 +34,7 @@ class Past:
     def __init__(self) -> None:
         self.revision = 1
 
-    def shows(self, gvr: GVR, version: str) -> bool:
+    def shows(self, gvr: GVR, namespace: str, version: str) -> bool:
         return self.revision >= int(version)
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
@@ -60,7 +60,7 @@ async def count_passes(past: Past, seconds: float, *, catch_up: float | None = N
         return NOTHING if len(times) > 1 else Plan((Create(CONFIG_MAPS, make_config("a")),), requeue_after=1.0)
 
     async def apply(writes: Sequence[Write], manager: str) -> Applied:
-        return Applied(None, 0, ((CONFIG_MAPS, "7"),))
+        return Applied(None, 0, (Version(CONFIG_MAPS, "default", "7"),))
 
     async with running_cluster(clock=clock) as cluster:
         controller = Controller("test", CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_to_self),), "test")
@@ -113,7 +113,7 @@ def test_after_a_lost_answer_the_view_has_to_show_what_the_object_is_now(error: 
             assert applied.refusal is not None
             assert applied.refusal.error.code >= 500
             now = await cluster.client.get(CONFIG_MAPS, "a", "default")
-            assert applied.versions == ((CONFIG_MAPS, now["metadata"]["resourceVersion"]),)
+            assert applied.versions == ((CONFIG_MAPS, "default", now["metadata"]["resourceVersion"]),)
 
     run_virtual(main())
 
@@ -125,7 +125,7 @@ def test_what_was_written_before_a_refusal_counts_too() -> None:
             applied = await apply_in_order(cluster.client, writes, field_manager="test")
             assert applied.refusal is not None
             assert applied.refusal.error.code == 409
-            assert [gvr for gvr, _ in applied.versions] == [CONFIG_MAPS]
+            assert [version.gvr for version in applied.versions] == [CONFIG_MAPS]
 
     run_virtual(main())
 
@@ -137,5 +137,49 @@ def test_an_event_that_finds_no_server_is_lost_and_nothing_else() -> None:
             recorder = EventRecorder(Broken(cluster.registry), cluster.clock)
             await recorder.record(Note(obj, "Reason", "text"), "test")
             assert (await cluster.client.list(EVENTS, "default")).items == []
+
+    run_virtual(main())
+
+
+class Partial(Past):
+    """A view that has the content of an object only after it was loaded, which fails at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads = 0
+        self.whole = self
+
+    def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
+        if self.loads < 3:
+            raise ContentMissing(gvr, namespace, name)
+        return make_config(name)
+
+    async def load(self, missing: ContentMissing) -> None:
+        self.loads += 1
+        if self.loads < 3:
+            raise ContentUnavailable("the server is away")
+
+
+def test_a_pass_that_lacks_a_content_begins_again_when_it_was_read() -> None:
+    async def main() -> None:
+        clock, view = VirtualClock(), Partial()
+        seen: list[Object | None] = []
+
+        def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRefusal]) -> Plan:
+            seen.append(view.find(CONFIG_MAPS, request.namespace, request.name))
+            return NOTHING
+
+        async def apply(writes: Sequence[Write], manager: str) -> Applied:
+            raise AssertionError("there is nothing to write")
+
+        async with running_cluster(clock=clock) as cluster:
+            controller = Controller("test", CONFIG_MAPS, reconcile, (ChangeSource(CONFIG_MAPS, map_to_self),), "test")
+            recorder = EventRecorder(cluster.client, clock)
+            manager = Manager([controller], view=view, feed=view, apply=apply, recorder=recorder, clock=clock)
+            async with manager.running():
+                manager.add("test", Request("default", "a"))
+                await clock.sleep(60)
+            assert seen == [make_config("a")] and view.loads == 3
+            assert manager.find_trouble("test") == "", "a server that is away is no error of the controller"
 
     run_virtual(main())

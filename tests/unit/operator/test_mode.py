@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,6 @@ from trainmaster.api.resources import (
     JOB_SETS,
     PODS,
     PRIORITY_CLASSES,
-    SECRETS,
     TRAIN_JOBS,
 )
 from trainmaster.api.status import StatusError
@@ -26,13 +26,12 @@ from trainmaster.client.view import View
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import MODELS, PyTorchJob
+from trainmaster.operator.caching import SharedTexts, drop_content_of_others, drop_ownership
 from trainmaster.operator.lifecycle import DeletionRecorder, check_v1_definitions, list_unpublished
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import (
     OperatorSettings,
     build_operated_controller,
-    drop_content_of_others,
-    drop_ownership,
     list_collections,
     list_operated,
 )
@@ -41,28 +40,36 @@ from trainmaster.operator.rights import Duties, list_cluster_rules, list_job_rul
 pytestmark = pytest.mark.unit
 
 
+keep = partial(drop_content_of_others, SharedTexts())
+
+
 def make_jobset(**fields: Any) -> Object:
     meta = {"name": "a", "namespace": "default", "uid": "u", **fields.pop("metadata", {})}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": meta, "spec": {}, **fields}
 
 
-def make_secret(**owner: str) -> Object:
+def make_config_map(**owner: str) -> Object:
     meta: Object = {"name": "s", "namespace": "default", "uid": "u", "resourceVersion": "1", "labels": {"x": "y"}}
     if owner:
         meta["ownerReferences"] = [{"uid": "t", "controller": True, "name": "a", **owner}]
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {**meta, "managedFields": [{}]}, "data": {"key": "dmFs"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {**meta, "managedFields": [{}]},
+        "data": {"key": "text"},
+    }
 
 
 @pytest.mark.parametrize("owner", [{}, {"kind": "Job"}])
-def test_secrets_of_others_are_kept_without_their_content(owner: dict[str, str]) -> None:
-    kept = drop_content_of_others(make_secret(**owner))
+def test_config_maps_of_others_are_kept_without_their_content(owner: dict[str, str]) -> None:
+    kept = keep(make_config_map(**owner))
     assert "data" not in kept and kept["metadata"]["name"] == "s"
-    assert kept["metadata"].get("ownerReferences") == make_secret(**owner)["metadata"].get("ownerReferences")
+    assert kept["metadata"].get("ownerReferences") == make_config_map(**owner)["metadata"].get("ownerReferences")
 
 
-def test_secrets_of_trainjobs_are_kept_whole_but_for_the_record_of_managers() -> None:
-    kept = drop_content_of_others(make_secret(kind="TrainJob"))
-    assert kept["data"] == {"key": "dmFs"} and "managedFields" not in kept["metadata"]
+def test_config_maps_of_trainjobs_are_kept_whole_but_for_the_record_of_managers() -> None:
+    kept = keep(make_config_map(kind="TrainJob"))
+    assert kept["data"] == {"key": "text"} and "managedFields" not in kept["metadata"]
     assert drop_ownership(kept) is kept
 
 
@@ -86,10 +93,10 @@ def test_the_counts_of_a_running_jobset_can_wait_and_its_end_cannot(jobset: Obje
 
 def test_a_child_that_was_made_can_wait_and_one_that_went_cannot() -> None:
     world, delays = World(), get_delays()
-    secret = make_secret(kind="TrainJob")
-    assert delays[SECRETS](world, secret) == 0.0
-    world.add(SECRETS, secret)
-    assert delays[SECRETS](world, secret) == 3.0
+    config_map = make_config_map(kind="TrainJob")
+    assert delays[CONFIG_MAPS](world, config_map) == 0.0
+    world.add(CONFIG_MAPS, config_map)
+    assert delays[CONFIG_MAPS](world, config_map) == 3.0
 
 
 def test_a_trainjob_with_a_new_spec_cannot_wait_and_one_with_a_new_status_can() -> None:
@@ -121,7 +128,6 @@ def test_the_manifests_hold_our_kinds_and_no_right_that_is_not_named() -> None:
         assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
     watched = {
         (CONFIG_MAPS.group, CONFIG_MAPS.plural),
-        (SECRETS.group, SECRETS.plural),
         (JOB_SETS.group, JOB_SETS.plural),
     }
     allowed = {
@@ -135,13 +141,16 @@ def test_the_manifests_hold_our_kinds_and_no_right_that_is_not_named() -> None:
 
 
 def test_a_companion_may_read_and_delete_and_change_nothing_else() -> None:
-    assert [item["kind"] for item in build_manifests(companion=True)["items"]][:2] == ["Namespace", "ServiceAccount"]
+    assert [item["kind"] for item in build_manifests(Duties(companion=True))["items"]][:2] == [
+        "Namespace",
+        "ServiceAccount",
+    ]
     changing = {
         (name, verb)
         for rule in list_cluster_rules(Duties(companion=True))
         for name in rule["resources"]
         for verb in rule["verbs"]
-        if verb not in ("get", "list", "watch") and name not in ("events", "leases")
+        if verb not in ("get", "list", "watch") and name not in ("events", "tokenreviews", "subjectaccessreviews")
     }
     plurals = [model.gvr.plural for model in OperatorSettings(companion=True).models]
     assert changing == {
@@ -160,7 +169,7 @@ def test_a_companion_retains_every_kind_and_runs_none() -> None:
 def test_the_policy_is_kept_whole_among_the_config_maps_of_others() -> None:
     meta = {"name": policy.NAME, "namespace": policy.NAMESPACE, "uid": "u", "resourceVersion": "1"}
     config_map = {"kind": "ConfigMap", "metadata": meta, "data": {"ttlSecondsAfterFinished": "5"}}
-    assert drop_content_of_others(config_map)["data"] == {"ttlSecondsAfterFinished": "5"}
+    assert keep(config_map)["data"] == {"ttlSecondsAfterFinished": "5"}
 
 
 def test_a_gang_scheduler_has_its_priorities_and_every_pytorch_job_its_autoscaler_in_memory() -> None:
@@ -186,7 +195,7 @@ def test_the_kinds_of_training_operator_are_touched_only_if_they_are_named() -> 
     assert not any(gvr.group == "kubeflow.org" for gvr in list_collections(list_operated(alone, None), alone))
     found = {gvr.plural for gvr in list_collections(list_operated(both, None), both) if gvr.group == "kubeflow.org"}
     assert found == {"pytorchjobs"}
-    rules = [rule for item in build_manifests(v1_jobs=(PyTorchJob,))["items"] for rule in item.get("rules", ())]
+    rules = [rule for item in build_manifests(Duties(v1_jobs=(PyTorchJob,)))["items"] for rule in item.get("rules", ())]
     named = {(name, verb) for rule in rules for name in rule["resources"] for verb in rule["verbs"]}
     assert {("pytorchjobs/status", "patch"), ("pods", "create"), ("services", "create")} <= named
     assert {("horizontalpodautoscalers", "create"), ("podgroups", "delete"), ("deployments", "list")} <= named

@@ -44,10 +44,8 @@ class Upstream:
         refusal: StatusError | None = None,
         allowed: bool | None = True,
     ):
-        self._items = {
-            DEPLOYMENTS: list(deployments),
-            VALIDATING_WEBHOOK_CONFIGURATIONS: [webhooks] if webhooks else [],
-        }
+        self._deployments = list(deployments)
+        self._webhooks = webhooks
         self._refusal = refusal
         self._allowed = allowed
         self.asked: list[Object] = []
@@ -55,7 +53,14 @@ class Upstream:
     async def list(self, gvr: GVR, namespace: str = "", options: object = None) -> ObjectList:
         if self._refusal is not None:
             raise self._refusal
-        return ObjectList(self._items.get(gvr, []), "1")
+        return ObjectList(self._deployments if gvr == DEPLOYMENTS else [], "1")
+
+    async def get(self, gvr: GVR, name: str) -> Object:
+        if self._refusal is not None:
+            raise self._refusal
+        if gvr != VALIDATING_WEBHOOK_CONFIGURATIONS or self._webhooks is None:
+            raise NotFound(404, "NotFound", "there are none")
+        return self._webhooks
 
     async def create(self, gvr: GVR, obj: Object) -> Object:
         self.asked.append(obj["spec"])
@@ -65,7 +70,7 @@ class Upstream:
 
 
 def check(client: Upstream, *models: Any, namespace: str = "") -> None:
-    asyncio.run(check_no_other_owner(cast(Client, client), models, namespace))
+    asyncio.run(check_no_other_owner(cast(Client, client), models, (namespace,) if namespace else ()))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", default="", metavar="NAME", help="context of the kubeconfig (default: the current one)"
     )
-    parser.add_argument("--namespace", default="", metavar="NAME", help="only process this namespace (default: all)")
+    parser.add_argument(
+        "--namespace", default="", metavar="NAMES", help="only process these namespaces: a,b (default: all)"
+    )
     parser.add_argument(
         "--lease-namespace",
         default=_SYSTEM_NAMESPACE,
@@ -139,9 +141,12 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         raise exits.Failure("--gang-scheduler-name is for the kinds that --v1-jobs names: name some", exits.USAGE)
     if options.print_manifests:
         from trainmaster.operator import manifests
+        from trainmaster.operator.rights import Duties
 
-        v1_jobs = _read_v1_jobs(options)
-        context.say(json.dumps(manifests.build_manifests(companion=options.companion, v1_jobs=v1_jobs), indent=1))
+        duties = Duties(
+            options.companion, _read_v1_jobs(options), _read_namespaces(options), history=bool(options.history)
+        )
+        context.say(json.dumps(manifests.build_manifests(duties), indent=1))
         return exits.OK
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
@@ -154,7 +159,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     from trainmaster.operator import mode as operator
 
     settings = operator.OperatorSettings(
-        namespace=options.namespace,
+        namespaces=_read_namespaces(options),
         lease_namespace="" if options.no_lease else options.lease_namespace,
         runtimes=not options.no_runtimes,
         companion=options.companion,
@@ -175,6 +180,10 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     except lease.LeaseLost as error:
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
     return exits.OK
+
+
+def _read_namespaces(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in options.namespace.split(",") if name.strip()))
 
 
 def _read_v1_jobs(options: argparse.Namespace) -> tuple[type[V1Job], ...]:

@@ -43,6 +43,8 @@ class FrameworkContext:
     the node does this for all."""
     progress: ProgressServer | None = None
     """None: containers get no progress variables. Corresponds to upstream's feature gate `TrainJobStatus` being off."""
+    sees_secrets: bool = True
+    """Whether the view shows Secrets. Otherwise they are created without looking."""
     make_ssh_keys: Callable[[], keys.KeyPair] = keys.make_ssh_keys
     make_curve_keys: Callable[[], keys.KeyPair] = keys.make_curve_keys
 

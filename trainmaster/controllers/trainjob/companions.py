@@ -24,7 +24,7 @@ def plan_companions(view: View, trainjob: TrainJob, companions: Iterable[Compani
     for companion in companions:
         raw = view.find(companion.gvr, trainjob.namespace, companion.name)
         if raw is None:
-            writes.append(Create(companion.gvr, _build(trainjob, companion)))
+            writes.append(Create(companion.gvr, build_companion(trainjob, companion)))
             continue
         found = ObjectModel(raw)
         if not found.is_owned_by(trainjob.uid):
@@ -37,7 +37,7 @@ def plan_companions(view: View, trainjob: TrainJob, companions: Iterable[Compani
     return writes
 
 
-def _build(trainjob: TrainJob, companion: Companion) -> Object:
+def build_companion(trainjob: TrainJob, companion: Companion) -> Object:
     return {
         "apiVersion": companion.gvr.api_version,
         "kind": companion.kind,

@@ -33,8 +33,8 @@ from trainmaster.api.training.steps import get_runtime_spec, read_framework
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers.failures import describe as describe_failure
-from trainmaster.controllers.frameworks.contract import FrameworkContext
-from trainmaster.controllers.trainjob import attempts, deadline, pod_reasons, suspension, verdict
+from trainmaster.controllers.frameworks.contract import Companion, FrameworkContext
+from trainmaster.controllers.trainjob import announced, attempts, deadline, pod_reasons, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
@@ -89,7 +89,7 @@ def reconcile(
     if failure is None and own is not None:
         failure = verdict.blame_job(view, own)
     if refusals:
-        waiting: Waiting | None = _explain_refusal(refusals[0])
+        waiting: Waiting | None = _explain_refusal(draft, view, trainjob, refusals[0])
     elif own is not None:
         waiting = _keep(draft, context, view, trainjob, own, runtime)
     elif jobset is not None:
@@ -126,15 +126,27 @@ def _start(
     children = build_children(trainjob, runtime.obj, context)
     if isinstance(children, Waiting):
         return children
-    companions = plan_companions(view, trainjob, children.companions)
+    seen, unseen = _sort_companions(children.companions, context)
+    companions = plan_companions(view, trainjob, seen)
     if isinstance(companions, Waiting):
         return companions
-    draft.write(runtime.snapshot)
+    draft.writes += announced.plan_secrets(view, trainjob, runtime.snapshot, unseen)
     draft.writes += companions
     draft.write(Create(JOB_SETS, children.jobset))
     for remark in children.remarks:
         draft.note(trainjob, REMARK_REASON, remark, warning=True)
     return None
+
+
+def _sort_companions(
+    companions: Iterable[Companion], context: FrameworkContext
+) -> tuple[list[Companion], list[Companion]]:
+    """(those that the view shows, the others)."""
+    seen: list[Companion] = []
+    unseen: list[Companion] = []
+    for companion in companions:
+        (seen if context.sees_secrets or companion.gvr != SECRETS else unseen).append(companion)
+    return seen, unseen
 
 
 def _had_jobset(trainjob: TrainJob) -> bool:
@@ -175,10 +187,13 @@ def _keep(
         children = build_children(trainjob, runtime.obj, context)
         if isinstance(children, Waiting):
             return children
-        companions = plan_companions(view, trainjob, children.companions)
+        seen, unseen = _sort_companions(children.companions, context)
+        companions = plan_companions(view, trainjob, seen)
         if isinstance(companions, Waiting):
             return companions
         draft.writes += companions
+        if have and not want:
+            draft.writes += announced.create_again(trainjob, unseen)
         if have:
             draft.write(suspension.build_update(jobset, JobSet(children.jobset)))
             return None
@@ -208,7 +223,10 @@ def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, n
     follow_jobset(draft, trainjob, jobset, now.wall)
 
 
-def _explain_refusal(refusal: WriteRefusal) -> Waiting:
+def _explain_refusal(draft: ObjectDraft, view: View, trainjob: TrainJob, refusal: WriteRefusal) -> Waiting:
+    if taken := announced.explain_taken(view, trainjob, refusal):
+        draft.write(taken[1])
+        return taken[0]
     text = refusal.error.message
     if isinstance(refusal.write, Create) and refusal.write.gvr in POD_GROUPS and refusal.error.code == 404:
         group = refusal.write.gvr.group
@@ -292,6 +310,7 @@ def build_controller(context: FrameworkContext | None = None) -> Controller:
     """The controller for one installation. The default context is the embedded server's."""
     context = context or FrameworkContext()
     of_pods = (ChangeSource(PODS, pod_reasons.map_pod), ChangeSource(EVENTS, pod_reasons.map_refusal))
+    companions = (CONFIG_MAPS, SECRETS) if context.sees_secrets else (CONFIG_MAPS,)
     return Controller(
         name="trainjob",
         kind=TRAIN_JOBS,
@@ -301,8 +320,7 @@ def build_controller(context: FrameworkContext | None = None) -> Controller:
             ChangeSource(TRAIN_JOBS, map_trainjob),
             ChangeSource(JOB_SETS, map_child),
             ChangeSource(JOBS, verdict.map_failed_job),
-            ChangeSource(CONFIG_MAPS, map_child),
-            ChangeSource(SECRETS, map_child),
+            *(ChangeSource(gvr, map_child) for gvr in companions),
             ChangeSource(TRAINING_RUNTIMES, map_runtime),
             ChangeSource(CLUSTER_TRAINING_RUNTIMES, map_runtime),
             *(of_pods if context.on_cluster else ()),

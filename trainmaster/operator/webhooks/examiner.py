@@ -9,12 +9,13 @@ does a runtime that no cached job uses before it is deleted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 
 from trainmaster.api import status
 from trainmaster.api.admission import reserved, runtimes, writes
+from trainmaster.api.admission.contract import Findings
 from trainmaster.api.declaring.kinds import Catalogue, Kind
 from trainmaster.api.lifecycle.policy import NAME, NAMESPACE, check_policy
 from trainmaster.api.meta import GVR, Object
@@ -22,7 +23,7 @@ from trainmaster.api.resources import CONFIG_MAPS, PRIORITY_CLASSES, TRAIN_JOBS
 from trainmaster.api.spelling import respell
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, ListOptions
-from trainmaster.client.view import View
+from trainmaster.client.view import ContentUnavailable, View, ask_whole
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.operator.webhooks.reviews import DELETE, Review, ReviewVerdict, list_changes
 
@@ -34,16 +35,21 @@ _PAGE = 500
 _EXISTS: Object = {"metadata": {}}
 """Stands for an object that may exist and that we may not read."""
 _Key = tuple[GVR, str, str]
+_NO_ANSWER = StatusError(
+    503, "ServiceUnavailable", "the cluster did not answer when a runtime was looked up; try again"
+)
 
 
 class Examiner:
-    def __init__(self, view: View, client: Client, catalogue: Catalogue, clock: Clock, *, namespace: str = "") -> None:
-        """`namespace`: the only one that the view shows; "" is all."""
+    def __init__(
+        self, view: View, client: Client, catalogue: Catalogue, clock: Clock, *, namespaces: Collection[str] = ()
+    ) -> None:
+        """`namespaces`: the only ones that the view shows; () is all."""
         self._view = view
         self._client = client
         self._catalogue = catalogue
         self._clock = clock
-        self._namespace = namespace
+        self._namespaces = namespaces
         self._looks = asyncio.Semaphore(_AT_ONCE)
 
     def complete(self, review: Review) -> ReviewVerdict:
@@ -80,17 +86,25 @@ class Examiner:
 
     def _find_kind(self, review: Review) -> Kind | None:
         """None for what is not ours to examine; nothing is known about namespaces that are not watched."""
-        if self._namespace and review.namespace not in ("", self._namespace):
+        if self._namespaces and review.namespace and review.namespace not in self._namespaces:
             return None
         return self._catalogue.find(review.gvr)
 
     async def _examine_write(self, kind: Kind, new: Object, old: Object | None) -> ReviewVerdict:
         warnings = list(kind.warnings(new, old))
-        lookup = _CacheLookup(self._view)
-        findings = writes.examine(kind, new, old, lookup, embedded=False)
+        known: dict[_Key, Object | None] = {}
+
+        def ask(view: View) -> tuple[Findings, _CacheLookup]:
+            lookup = _CacheLookup(view, known)
+            return writes.examine(kind, new, old, lookup, embedded=False), lookup
+
+        try:
+            findings, lookup = await ask_whole(self._view, ask)
+        except ContentUnavailable:
+            raise _NO_ANSWER from None
         if findings.text and lookup.missed:
             await self._look_again(lookup)
-            findings = writes.examine(kind, new, old, lookup, embedded=False)
+            findings, _ = await ask_whole(self._view, ask)
         if findings.text:
             return ReviewVerdict(StatusError(403, "Forbidden", findings.text))
         return ReviewVerdict(warnings=[*warnings, *findings.warnings])
@@ -102,8 +116,7 @@ class Examiner:
                 for key in lookup.missed:
                     lookup.known[key] = await self._get(*key)
         except (TimeoutError, OSError):
-            text = "the cluster did not answer when a runtime was looked up; try again"
-            raise StatusError(503, "ServiceUnavailable", text) from None
+            raise _NO_ANSWER from None
 
     async def _get(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         try:
@@ -123,7 +136,8 @@ class Examiner:
         cached = self._view.list(TRAIN_JOBS, review.namespace)
         refusal = runtimes.check_unused(review.gvr, runtime, _list_users(cached, review, name))
         if refusal is None:
-            present = await self._list_jobs(review.namespace or self._namespace)
+            places = (review.namespace,) if review.namespace else self._namespaces or ("",)
+            present = [job for place in places for job in await self._list_jobs(place)]
             refusal = runtimes.check_unused(review.gvr, runtime, _list_users(present, review, name))
         return ReviewVerdict(refusal)
 
@@ -165,10 +179,10 @@ class _CacheLookup:
 
     _SECOND_LOOK = frozenset((*writes.RUNTIMES, PRIORITY_CLASSES))
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, known: dict[_Key, Object | None]) -> None:
+        """`known`: what the cluster answered."""
         self._view = view
-        self.known: dict[_Key, Object | None] = {}
-        """What the cluster answered."""
+        self.known = known
         self.missed: list[_Key] = []
         """What was looked for in vain, and is worth another look."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,10 +57,10 @@ class Webhooks:
 
 @asynccontextmanager
 async def serving_webhooks(
-    client: Client, view: View, settings: WebhookSettings, clock: Clock, *, namespace: str = ""
+    client: Client, view: View, settings: WebhookSettings, clock: Clock, *, namespaces: Collection[str] = ()
 ) -> AsyncIterator[Webhooks]:
-    """`view` is complete; `namespace`: the only one that it shows, "" is all. Raises OSError if the certificate or the
-    port cannot be used."""
+    """`view` is complete; `namespaces`: the only ones that it shows, () is all. Raises OSError if the certificate or
+    the port cannot be used."""
     keys: SecretKeys | MountedKeys
     if settings.directory is not None:
         keys = MountedKeys(settings.directory, clock)
@@ -69,7 +69,7 @@ async def serving_webhooks(
         await keys.start()
     if settings.client_ca is not None:
         require_clients(keys.context, settings.client_ca)
-    examiner = Examiner(view, client, catalogue.build(), clock, namespace=namespace)
+    examiner = Examiner(view, client, catalogue.build(), clock, namespaces=namespaces)
     async with Scope("webhooks") as scope:
         scope.spawn_forever(keys.follow(), name="webhooks.certificate")
         async with WebhookServer(examiner, keys.context, settings.host, settings.port, clock):

@@ -85,7 +85,7 @@ class Site:
         text = dict(install.list_manifests())["plain"]
         self.world.add(CLUSTER_TRAINING_RUNTIMES, install.parse_manifest(text))
         view, client = cast(View, self.world), cast(Client, self.cluster)
-        examiner = Examiner(view, client, catalogue.build(), self.clock, namespace=namespace)
+        examiner = Examiner(view, client, catalogue.build(), self.clock, namespaces=(namespace,) if namespace else ())
         keys = issue_server_keys(["a.svc"], self.clock)
         self.server = WebhookServer(examiner, tls.build_context(keys.certificate, keys.key), "127.0.0.1", 0, self.clock)
 

@@ -1,0 +1,149 @@
+"""Keeps one collection up to date, in one namespace or in all: one list, then a watch that is resumed after every end.
+
+It lists again only after a gap (410, an unreadable event).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import NoReturn
+
+from trainmaster.api.meta import GVR, Object
+from trainmaster.api.status import Expired, NotFound, StatusError
+from trainmaster.client.collection import Collection
+from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
+from trainmaster.kit.clock import Clock
+from trainmaster.kit.ids import Ids
+
+log = logging.getLogger(__name__)
+
+_PAGE = 500
+_WATCH_SECONDS = 300.0
+_GRACE_SECONDS = 30.0
+"""How long after the server should have ended a watch a dead connection is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchScope:
+    """What is listed and watched."""
+
+    gvr: GVR
+    namespace: str = ""
+    """"" is all."""
+    selector: str = ""
+    """Only objects with such labels."""
+    optional: bool = False
+    """Empty until the kind exists and may be read."""
+    metadata_only: bool = False
+    field_selector: str = ""
+
+
+class Reflector:
+    def __init__(
+        self, client: Client, scope: WatchScope, collection: Collection, clock: Clock, ids: Ids | None = None
+    ) -> None:
+        self._client = client
+        self.scope = scope
+        self._collection = collection
+        self._clock = clock
+        self._ids = ids
+        self.synced = asyncio.Event()
+        """Set once everything has been listed completely."""
+        self.resource_version = ""
+        """The version that the collection has reached."""
+
+    async def run(self) -> NoReturn:
+        backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0, jitter=0.3), self._ids)
+        while True:
+            try:
+                if not self.resource_version:
+                    await self._list()
+                await self._watch(backoff)
+            except Expired:
+                self.resource_version = ""
+                # Back off if the server expires every watch immediately.
+                await self._clock.sleep(backoff.next())
+            except NotFound:
+                # The kind is not served (any more).
+                self._lose()
+                await self._clock.sleep(backoff.next())
+            except (StatusError, OSError, KeyError, ValueError) as error:
+                self._note_trouble(error)
+                await self._clock.sleep(backoff.next())
+
+    def _note_trouble(self, error: Exception) -> None:
+        if not isinstance(error, StatusError | OSError):
+            self.resource_version = ""
+        resource = self.scope.gvr.qualified
+        extra = {"action": "cache.retry", "resource": resource, "error": str(error)}
+        log.warning("watch broke, trying again", extra=extra)
+        if self.scope.optional and isinstance(error, StatusError) and error.code == 403:
+            self.synced.set()
+
+    def _lose(self) -> None:
+        if self.scope.optional:
+            self._collection.replace((), self.scope.namespace)
+            self.synced.set()
+        else:
+            self._note_trouble(NotFound(404, "NotFound", "the server has no such kind"))
+        self.resource_version = ""
+
+    async def _list(self) -> None:
+        objects: list[Object] = []
+        token, limit, scope = "", _PAGE, self.scope
+        while True:
+            options = ListOptions(
+                label_selector=scope.selector,
+                field_selector=scope.field_selector,
+                limit=limit,
+                continue_token=token,
+                metadata_only=scope.metadata_only,
+            )
+            try:
+                page = await self._client.list(scope.gvr, scope.namespace, options)
+            except Expired:
+                if not token:
+                    raise
+                # The server's snapshot expired between pages: list without paging.
+                objects, token, limit = [], "", 0
+                continue
+            objects += page.items
+            token = page.continue_token
+            if not token:
+                break
+        self._collection.replace(objects, scope.namespace)
+        self.resource_version = page.resource_version
+        self.synced.set()
+
+    async def _watch(self, backoff: Backoff) -> None:
+        options = WatchOptions(
+            label_selector=self.scope.selector,
+            field_selector=self.scope.field_selector,
+            resource_version=self.resource_version,
+            bookmarks=True,
+            timeout_seconds=_WATCH_SECONDS,
+            metadata_only=self.scope.metadata_only,
+        )
+        heard = False
+        async with (
+            asyncio.timeout(_WATCH_SECONDS + _GRACE_SECONDS),
+            self._client.watch(self.scope.gvr, self.scope.namespace, options) as events,
+        ):
+            async for event in events:
+                heard = True
+                backoff.reset()
+                self._take(event)
+        if not heard:
+            # Back off if the server ends every watch immediately.
+            await self._clock.sleep(backoff.next())
+
+    def _take(self, event: WatchEvent) -> None:
+        obj = event.object
+        if event.type == "DELETED":
+            self._collection.remove(obj)
+        elif event.type != "BOOKMARK":
+            self._collection.put(obj)
+        self.resource_version = obj["metadata"]["resourceVersion"]
