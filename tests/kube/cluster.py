@@ -47,6 +47,8 @@ _AUDIT_POLICY = {
     "rules": [{"level": "None", "verbs": ["get", "list", "watch"]}, {"level": "Metadata"}],
 }
 """Writes only, without their content."""
+_READS_TOO = {**_AUDIT_POLICY, "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}]}
+"""Everything that service accounts do, and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ class Parts:
     """Fake nodes; Pods on them become Running and Succeeded without anything being run."""
     running_ms: int = 0
     complete_ms: int = 0
+    audited: bool = False
+    """The audit log has every request of service accounts, also reads. kube-apiserver checks who may set owner
+    references that block deletion."""
     unlimited: bool = False
     """Lifts the rate limits with which the controller manager and the scheduler ship."""
 
@@ -124,6 +129,12 @@ class KubeCluster:
             # The last line may not be complete yet.
             found = [json.loads(line) for line in lines if f'"{namespace}"' in line and line.endswith("\n")]
         return [event for event in found if event["objectRef"].get("namespace") == namespace]
+
+    def read_requests(self, user: str) -> list[dict[str, Any]]:
+        """The requests of a service account, if the cluster is `audited`."""
+        with (self.work / _AUDIT_LOG).open() as lines:
+            found = [json.loads(line) for line in lines if user in line and line.endswith("\n")]
+        return [event for event in found if event["user"]["username"] == user]
 
     def issue(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
         """A client certificate: (certificate, key)."""
@@ -281,7 +292,9 @@ class KubeCluster:
             "audit-log-path": _AUDIT_LOG,
             **self.apiserver_flags(),
         }
-        (self.work / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY))
+        if self.parts.audited:
+            flags["enable-admission-plugins"] = "OwnerReferencesPermissionEnforcement"
+        (self.work / "audit-policy.json").write_text(json.dumps(_READS_TOO if self.parts.audited else _AUDIT_POLICY))
         self.start_program("kube-apiserver", [f"--{flag}={value}" for flag, value in flags.items()])
 
     def apiserver_flags(self) -> dict[str, str]:

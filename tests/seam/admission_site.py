@@ -18,6 +18,7 @@ from trainmaster.client.contract import ActingIdentity
 from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.rights import NAME as OPERATOR
+from trainmaster.operator.rights import Duties
 from trainmaster.operator.webhooks.configurations import NAME, WebhookPlan, build_configurations
 
 _SHARED = ("Namespace", "Service")
@@ -42,7 +43,11 @@ class AdmissionSite:
 
     def install_operator(self) -> None:
         """All kinds, and the operator's roles under the name of this site's identity."""
-        items = [item for item in build_manifests(v1_jobs=self.v1_jobs)["items"] if item["kind"] not in _SHARED]
+        items = [item for item in build_manifests(Duties(v1_jobs=self.v1_jobs))["items"] if item["kind"] not in _SHARED]
+        for item in items:
+            if item["kind"] in ("Role", "RoleBinding"):
+                # Its own namespace is that of the test.
+                item["metadata"]["namespace"] = self.namespace
         name = self.identity.user.rpartition(":")[2]
         self.cluster.apply(_list(items).replace(f'"name": "{OPERATOR}"', f'"name": "{name}"'))
 

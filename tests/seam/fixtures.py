@@ -16,6 +16,7 @@ from tests.kube.cluster import KubeCluster, Parts
 from tests.kube.fixtures import NEEDED
 from tools.toolbox import Toolbox
 from trainmaster.operator.manifests import build_manifests
+from trainmaster.operator.rights import Duties
 
 _NEVER_MS = 3_600_000
 
@@ -38,6 +39,6 @@ def trainer_cluster() -> Iterator[KubeCluster]:
     for name in (*NEEDED, "kube-scheduler", "jobset", "trainer", "kwok"):
         if toolbox.find_program(name) is None:
             pytest.skip(toolbox.why_missing(name))
-    manifests = json.dumps(build_manifests(companion=True))
+    manifests = json.dumps(build_manifests(Duties(companion=True, history=True)))
     with KubeCluster(Parts(trainer=True, nodes=1, unlimited=True), toolbox=toolbox, manifests=manifests) as cluster:
         yield cluster

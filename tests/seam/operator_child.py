@@ -112,7 +112,7 @@ def _make_settings(orders: Orders) -> OperatorSettings:
     webhooks = WebhookSettings(orders.namespace, ("127.0.0.1",), "127.0.0.1", orders.webhook_port, rotation=rotation)
     lease: dict[str, Any] = orders.lease
     return OperatorSettings(
-        namespace=orders.namespace,
+        namespaces=(orders.namespace,),
         lease_namespace=orders.namespace,
         lease_times=LeaseTimes(**lease),
         v1_jobs=MODELS if orders.v1_jobs else (),

@@ -6,7 +6,7 @@ It passes bytes both ways and understands nothing of them; TLS goes through it. 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from trainmaster.kit.scopes import Scope
@@ -21,12 +21,16 @@ class Proxy:
         self.port = 0
         self.cuts = 0
         self.refusing = False
+        self.received = 0
+        """Bytes of the server's answers."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Proxy]:
         async with Scope("proxy") as scope:
 
             def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                # Here, because a task that is cancelled before it begins never sees the connection.
+                self._open.add(writer)
                 scope.spawn(self._serve(reader, writer), name="proxy.connection")
 
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -43,8 +47,10 @@ class Proxy:
         for writer in tuple(self._open):
             writer.transport.abort()
 
+    def _count(self, size: int) -> None:
+        self.received += size
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
         other: asyncio.StreamWriter | None = None
         try:
             if self.refusing:
@@ -52,7 +58,8 @@ class Proxy:
             source, other = await asyncio.open_connection("127.0.0.1", self._target)
             self._open.add(other)
             async with Scope("connection") as scope:
-                both = [scope.spawn(_copy(*pair), name="proxy.copy") for pair in ((reader, other), (source, writer))]
+                works = _copy(reader, other), _copy(source, writer, self._count)
+                both = [scope.spawn(work, name="proxy.copy") for work in works]
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         except OSError:
             return
@@ -63,9 +70,13 @@ class Proxy:
                     end.transport.abort()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: Callable[[int], None] | None = None
+) -> None:
     try:
         while piece := await reader.read(_PIECE):
+            if count is not None:
+                count(len(piece))
             writer.write(piece)
             await writer.drain()
     except OSError:

@@ -10,9 +10,10 @@ from trainmaster.api.labels import RESTART_SERIES, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, SECRETS, TRAIN_JOBS
 from trainmaster.api.training import snapshots
+from trainmaster.controllers.trainjob.announced import ANNOTATION
 
-_OWN = (WAITING, RESTART_SERIES)
-"""Notes that our own JobSet controller makes on a JobSet."""
+_OWN = (WAITING, RESTART_SERIES, ANNOTATION)
+"""Notes that our own JobSet controller makes on a JobSet; and one of the operator, which may not read Secrets."""
 _TIMES = ("lastTransitionTime", "since", "startTime", "completionTime", "finishedAt")
 
 

@@ -18,7 +18,7 @@ from tests.flow.stage import Stage
 from tests.kube.cluster import KubeCluster
 from tests.seam.proxy import Proxy
 from trainmaster.api.meta import GVR
-from trainmaster.api.resources import JOB_SETS, NAMESPACES, PODS, TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, NAMESPACES, PODS, ROLE_BINDINGS, ROLES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import ActingIdentity, Client, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
@@ -29,9 +29,12 @@ from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.mode import Operator, OperatorSettings, running_operator
-from trainmaster.operator.rights import SERVICE_ACCOUNT
+from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties, list_own_rules
 
-IDENTITY = ActingIdentity(SERVICE_ACCOUNT, groups=("system:serviceaccounts", "system:authenticated"))
+GROUPS = ("system:serviceaccounts", "system:authenticated")
+IDENTITY = ActingIdentity(SERVICE_ACCOUNT, groups=GROUPS)
+_RBAC = "rbac.authorization.k8s.io"
+_REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 _CUT_SECONDS = 0.7
 _WRITE_SECONDS = 0.1
 _RESTART_SECONDS = 1.5
@@ -123,7 +126,7 @@ class Site:
         config = make_config(self.cluster, self.proxy.port)
         connection = HttpClient(config, user_agent="operator/1", observe=self._observe)
         settings = OperatorSettings(
-            namespace=self.namespace,
+            namespaces=(self.namespace,),
             lease_namespace=self.namespace,
             v1_jobs=self.v1_jobs,
             gang_scheduler=self.gang_scheduler,
@@ -167,8 +170,9 @@ class Site:
             await asyncio.sleep(_QUIET_SECONDS)
 
 
-def make_config(cluster: KubeCluster, port: int) -> ClusterConfig:
-    return ClusterConfig(f"https://127.0.0.1:{port}", token=cluster.token, ca_pem=cluster.ca.read_text())
+def make_config(cluster: KubeCluster, port: int, token: str = "") -> ClusterConfig:
+    """As the administrator unless a token is given."""
+    return ClusterConfig(f"https://127.0.0.1:{port}", token=token or cluster.token, ca_pem=cluster.ca.read_text())
 
 
 @asynccontextmanager
@@ -180,10 +184,30 @@ async def open_site(cluster: KubeCluster) -> AsyncIterator[Site]:
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         async with Proxy(cluster.ports["kube-apiserver"]).running() as proxy, Scope("site") as scope:
             site = Site(cluster, client, name, proxy, scope)
+            await grant_own(client, name, IDENTITY, Duties())
             yield site
             await site.stop()
     finally:
         await client.close()
+
+
+async def grant_own(client: Client, namespace: str, identity: ActingIdentity, duties: Duties) -> None:
+    """The rights of an operator whose own namespace is that of the test. Returns once they are in force."""
+    meta = {"name": f"{identity.user.replace(':', '.')}{'.companion' * duties.companion}", "namespace": namespace}
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": meta, "rules": list_own_rules(duties)}
+    subject = {"kind": "User", "apiGroup": _RBAC, "name": identity.user}
+    reference = {"apiGroup": _RBAC, "kind": "Role", "name": meta["name"]}
+    binding = {**role, "kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
+    binding.pop("rules")
+    await client.create(ROLES, role, namespace)
+    await client.create(ROLE_BINDINGS, binding, namespace)
+    asked = {"namespace": namespace, "verb": "create", "group": "coordination.k8s.io", "resource": "leases"}
+    review = {"apiVersion": _REVIEWS.api_version, "kind": "SelfSubjectAccessReview"}
+    while True:
+        answer = await client.as_user(identity).create(_REVIEWS, {**review, "spec": {"resourceAttributes": asked}})
+        if answer["status"]["allowed"]:
+            return
+        await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

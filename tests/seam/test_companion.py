@@ -13,7 +13,7 @@ import pytest
 
 from tests.flow.stage import make_trainjob as make_own_trainjob
 from tests.kube.cluster import KubeCluster
-from tests.seam.stage import IDENTITY, Site, kube_stage, open_site
+from tests.seam.stage import IDENTITY, Site, grant_own, kube_stage, open_site
 from trainmaster.api.lifecycle.term_names import TTL_ANNOTATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS, TRAIN_JOBS
@@ -23,6 +23,7 @@ from trainmaster.client.contract import DeleteOptions, PatchType
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.operator.mode import OperatorSettings, running_operator
+from trainmaster.operator.rights import Duties
 
 pytestmark = pytest.mark.kube
 
@@ -46,8 +47,9 @@ def make_trainjob(name: str, ttl: int | None = None) -> Object:
 @asynccontextmanager
 async def companion(site: Site, history: Path | None) -> AsyncIterator[None]:
     """As its service account, with the companion's role and nothing else."""
-    settings = OperatorSettings(site.namespace, site.namespace, companion=True, history=history)
+    settings = OperatorSettings((site.namespace,), site.namespace, companion=True, history=history)
     clock, ids = SystemClock(), SystemIds()
+    await grant_own(site.client, site.namespace, IDENTITY, Duties(companion=True))
     async with running_operator(site.client.as_user(IDENTITY), settings, clock=clock, ids=ids):
         yield
 

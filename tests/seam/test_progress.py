@@ -17,7 +17,7 @@ from tests.seam.stage import IDENTITY, KwokNode, Site, open_site
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, PODS, SECRETS, SERVICE_ACCOUNTS, TRAIN_JOBS
 from trainmaster.api.training.reports import build_audience, build_path
-from trainmaster.client.contract import DeleteOptions
+from trainmaster.client.contract import Client, DeleteOptions
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings, running_operator
@@ -40,13 +40,13 @@ def post(url: str, ca: str, token: str, content: Object) -> tuple[int, Any]:
             return error.code, json.loads(error.read())
 
 
-async def issue(site: Site, pod: Object, name: str) -> str:
+async def issue(client: Client, pod: Object, name: str) -> str:
     """As the kubelet does."""
     meta = pod["metadata"]
     bound = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
-    spec = {"audiences": [build_audience(site.namespace, name)], "expirationSeconds": 600, "boundObjectRef": bound}
+    spec = {"audiences": [build_audience(meta["namespace"], name)], "expirationSeconds": 600, "boundObjectRef": bound}
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    made = await site.client.create(SERVICE_ACCOUNTS, review, site.namespace, subresource="token", name="default")
+    made = await client.create(SERVICE_ACCOUNTS, review, meta["namespace"], subresource="token", name="default")
     return str(made["status"]["token"])
 
 
@@ -71,7 +71,7 @@ def test_a_pod_of_a_cluster_reports_to_the_operator(seam_cluster: KubeCluster) -
         async with open_site(seam_cluster) as site:
             port = free_port()
             progress = ProgressSettings(f"https://127.0.0.1:{port}", site.namespace, "127.0.0.1", port)
-            settings = OperatorSettings(namespace=site.namespace, progress=progress)
+            settings = OperatorSettings(namespaces=(site.namespace,), progress=progress)
             client = site.client.as_user(IDENTITY)
             async with running_operator(client, settings, clock=SystemClock(), ids=SystemIds()):
                 await play(site, progress.url)
@@ -95,7 +95,10 @@ async def play(site: Site, url: str) -> None:
     target = next(entry["value"] for entry in env if entry["name"] == "KUBEFLOW_TRAINER_SERVER_URL")
     assert target == url + build_path(site.namespace, "first")
     pod = await find_pod(site, "first")
-    token, stranger = await issue(site, pod, "first"), await issue(site, await find_pod(site, "second"), "first")
+    token, stranger = (
+        await issue(site.client, pod, "first"),
+        await issue(site.client, await find_pod(site, "second"), "first"),
+    )
     report: Object = {"progressPercentage": 42, "lastUpdatedTime": "2100-01-31T12:00:00.5+00:00"}
     report["metrics"] = [{"name": "loss", "value": "0.123"}]
     assert await ask(target, ca, token, {}) == (200, {})

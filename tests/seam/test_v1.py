@@ -14,7 +14,16 @@ import pytest
 from tests.flow.plant import Script
 from tests.flow.test_v1_flow import REPLICA_TYPE, has, list_conditions, make_job
 from tests.kube.cluster import KubeCluster
-from tests.seam.stage import KwokNode, Site, cut_again_and_again, open_site, restart_once, write_again_and_again
+from tests.seam.stage import (
+    GROUPS,
+    KwokNode,
+    Site,
+    cut_again_and_again,
+    grant_own,
+    open_site,
+    restart_once,
+    write_again_and_again,
+)
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from trainmaster.api.status import AlreadyExists, NotFound
@@ -24,7 +33,7 @@ from trainmaster.jobs.models.v1jobs import MPIJob, PyTorchJob, TFJob
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.manifests import build_manifests
-from trainmaster.operator.rights import NAME, SERVICE_ACCOUNT
+from trainmaster.operator.rights import NAME, SERVICE_ACCOUNT, Duties
 
 pytestmark = pytest.mark.kube
 
@@ -34,12 +43,12 @@ LIMIT = 60.0
 
 
 def make_identity(suffix: str) -> ActingIdentity:
-    return ActingIdentity(f"{SERVICE_ACCOUNT}-{suffix}", groups=("system:serviceaccounts", "system:authenticated"))
+    return ActingIdentity(f"{SERVICE_ACCOUNT}-{suffix}", groups=GROUPS)
 
 
-async def install(site: Site, manifests: Object, suffix: str) -> None:
+async def install(site: Site, duties: Duties, suffix: str) -> None:
     """Under another name, so that the tests of TrainJobs keep their role."""
-    text = json.dumps(manifests["items"]).replace(f'"name": "{NAME}"', f'"name": "{NAME}-{suffix}"')
+    text = json.dumps(build_manifests(duties)["items"]).replace(f'"name": "{NAME}"', f'"name": "{NAME}-{suffix}"')
     plurals = {
         "CustomResourceDefinition": CUSTOM_RESOURCE_DEFINITIONS,
         "ServiceAccount": GVR("", "v1", "serviceaccounts"),
@@ -47,16 +56,17 @@ async def install(site: Site, manifests: Object, suffix: str) -> None:
         "ClusterRoleBinding": GVR("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
     }
     for obj in json.loads(text):
-        if obj["kind"] in ("Namespace", "Service"):
+        if obj["kind"] not in plurals:
             continue
         try:
             await site.client.create(plurals[obj["kind"]], obj, obj["metadata"].get("namespace", ""))
         except AlreadyExists:
             continue
+    await grant_own(site.client, site.namespace, make_identity(suffix), duties)
 
 
 async def install_kinds(site: Site) -> None:
-    await install(site, build_manifests(v1_jobs=KINDS), "v1")
+    await install(site, Duties(v1_jobs=KINDS), "v1")
     for model in KINDS:
         await wait(partial(is_served, site, model.gvr))
 

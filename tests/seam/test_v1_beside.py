@@ -29,6 +29,7 @@ from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import OperatorSettings, running_operator
+from trainmaster.operator.rights import Duties
 
 pytestmark = pytest.mark.kube
 
@@ -61,7 +62,7 @@ def make_deployment() -> Object:
 
 
 async def refuse(site: Site, model: type[V1Job]) -> str:
-    settings = OperatorSettings(site.namespace, v1_jobs=(model,))
+    settings = OperatorSettings(v1_jobs=(model,))
     with pytest.raises(OSError, match="training-operator") as caught:
         async with running_operator(site.client, settings, clock=SystemClock(), ids=SystemIds()):
             pass
@@ -89,7 +90,7 @@ def read_records(archive: Path) -> dict[tuple[str, str], str]:
 
 
 def test_each_operator_runs_its_kinds_and_a_companion_retains_all(shared_cluster: KubeCluster, tmp_path: Path) -> None:
-    shared_cluster.apply(json.dumps(build_manifests(v1_jobs=(PyTorchJob,))))
+    shared_cluster.apply(json.dumps(build_manifests(Duties(v1_jobs=(PyTorchJob,)))))
 
     async def main() -> None:
         async with open_site(shared_cluster) as site:

@@ -39,8 +39,8 @@ from trainmaster.client.contract import PatchType
 from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import OperatorSettings, running_operator
+from trainmaster.operator.rights import Duties
 
 pytestmark = pytest.mark.kube
 
@@ -116,8 +116,8 @@ def test_volcano_admits_a_job_before_it_has_pods(seam_cluster: KubeCluster) -> N
 @asynccontextmanager
 async def running_companion(site: Site, history: Path) -> AsyncIterator[None]:
     """With the companion's role and nothing else."""
-    await install(site, build_manifests(companion=True), "companion")
-    settings = OperatorSettings(site.namespace, site.namespace, companion=True, history=history)
+    await install(site, Duties(companion=True, history=True), "companion")
+    settings = OperatorSettings((site.namespace,), site.namespace, companion=True, history=history)
     client = site.client.as_user(make_identity("companion"))
     async with running_operator(client, settings, clock=SystemClock(), ids=SystemIds()):
         yield
