@@ -53,7 +53,6 @@ from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.lifecycle import derived
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.controllers.lifecycle.retention import ARCHIVE
-from trainmaster.controllers.trainjob.pod_reasons import REFUSALS, keep_refusal
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.controllers.v1jobs.contract import V1Cluster
 from trainmaster.controllers.v1jobs.reconciler import build_controller as build_v1_controller
