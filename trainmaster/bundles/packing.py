@@ -42,12 +42,18 @@ class Bundle:
     """Whether the bundle existed already."""
 
 
-def pack(directory: Path, store: Path, limits: BundleLimits = BundleLimits()) -> Bundle:  # noqa: B008  # frozen
-    """Packs a directory into the store (`Home.bundles`). Raises BundleError."""
+def pack(
+    directory: Path,
+    store: Path,
+    limits: BundleLimits = BundleLimits(),  # noqa: B008  # frozen
+    home: Path | None = None,
+) -> Bundle:
+    """Packs a directory into the store (`Home.bundles`), without `home`; default: the one that the store belongs to.
+    Raises BundleError."""
     directory = Path(os.path.abspath(directory))
     asked = git.ask(directory)
     try:
-        packed, tree, reused = _pack(directory, BundleStore(store), limits)
+        packed, tree, reused = _pack(directory, BundleStore(store), limits, home or store.parent)
     except FileNotFoundError as error:
         raise BundleError(f"{error.filename} was removed while {directory} was packed: try again") from error
     except OSError as error:
@@ -57,13 +63,13 @@ def pack(directory: Path, store: Path, limits: BundleLimits = BundleLimits()) ->
     return Bundle(packed, len(tree.files), tree.bytes, state.commit, state.dirty, reused)
 
 
-def _pack(directory: Path, store: BundleStore, limits: BundleLimits) -> tuple[str, FileTree, bool]:
+def _pack(directory: Path, store: BundleStore, limits: BundleLimits, home: Path) -> tuple[str, FileTree, bool]:
     path = remembering.get_path(store.root, directory)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     began = remembering.read_time_ns(path.parent)
     memory = remembering.load(path)
     with store.locked():
-        tree = walk(directory, limits, store.root.parent)
+        tree = walk(directory, limits, home)
         known = {name: found for name, mark in tree.files.items() if (found := memory.find_hash(name, mark))}
         if len(known) == len(tree.files):
             digest = compute_digest(tree, known)

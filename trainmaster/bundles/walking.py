@@ -41,6 +41,8 @@ class BundleLimits:
     bytes: int = 1 << 30
     """The code of a large project is a hundredth of this; anything larger is data."""
     files: int = 50_000
+    bytes_by: str = "--code-limit"
+    """Where the limit on bytes comes from, for the message."""
 
 
 @dataclass(slots=True)
@@ -192,7 +194,8 @@ def _explain_size(found: _Walk, limits: BundleLimits) -> str:
     named = ", ".join(f"{_show(tree, name)} ({format_bytes(size)})" for name, size in largest)
     if tree.bytes > limits.bytes:
         least = "at least " if found.is_enough else ""
-        much = f"{least}{format_bytes(tree.bytes)}, more than the limit of {format_bytes(limits.bytes)} (--code-limit)"
+        most = f"{format_bytes(limits.bytes)} ({limits.bytes_by})"
+        much = f"{least}{format_bytes(tree.bytes)}, more than the limit of {most}"
     else:
         much = f"{len(tree.files):,} files, more than the limit of {limits.files:,}"
     return (
