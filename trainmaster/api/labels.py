@@ -106,6 +106,12 @@ REST_FRAMEWORK = "trainmaster.dev/framework"
 """Label on TrainJobs, by the REST API: the framework of the request."""
 SCRIPT_OF = "trainmaster.dev/script-of"
 """Label on ConfigMaps, by the REST API: the TrainJob whose code it contains. Those without an owner are cleaned up."""
+CODE_OF = "trainmaster.dev/code-of"
+"""Label on ConfigMaps, by `trainmaster run` on a cluster: the TrainJob whose packed code it contains."""
+OWNERLESS = "trainmaster.dev/ownerless"
+"""Label beside it until the TrainJob owns the ConfigMap: "true". After a crash, `jobs.code_maps` completes it."""
+CODE_MAP = "trainmaster.dev/code-config-map"
+"""Annotation on TrainJobs, by whoever packed the code: the name of that ConfigMap."""
 
 RESERVED_IN_TEMPLATES = ("jobset.sigs.k8s.io/", "batch.kubernetes.io/", "training.kubeflow.org/")
 """Prefixes of labels and annotations that only controllers may set in templates."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trainmaster.api.meta import Fields
+from trainmaster.api.meta import Fields, Object
 
 HOST, CLAIM, SECRET = "host", "claim", "secret"
 
@@ -32,7 +32,8 @@ class SecretVariable:
 
 @dataclass(frozen=True, slots=True)
 class MountedCode:
-    """The volume that contains the code: a bundle of the home, or a ConfigMap."""
+    """The volume that contains the code: a bundle of the home, a ConfigMap, or an empty one that the command fills from
+    a ConfigMap (`carried`)."""
 
     volume: Fields
     """Including its name."""
@@ -41,6 +42,8 @@ class MountedCode:
     """The ConfigMap that the code replaces, if a template refers to it."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Annotations for the job that say where the code comes from."""
+    config_map: Object | None = None
+    """With the packed code: created before the job, which unpacks it and then owns it."""
 
 
 @dataclass(frozen=True, slots=True)

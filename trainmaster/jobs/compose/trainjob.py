@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainmaster.api.labels import DERIVED, DERIVED_FROM, FRAMEWORK, PACKAGES
 from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, DEADLINE_FIELD, TTL_ANNOTATION, TTL_FIELD
@@ -35,6 +35,7 @@ from trainmaster.api.training.steps import (
     list_containers,
     list_jobs,
 )
+from trainmaster.jobs.compose import carried
 from trainmaster.jobs.compose.request import CLAIM, HOST, JobRequest, MountedCode, RequestedMount
 
 OVERRIDES, PATCHES = "podTemplateOverrides", "runtimePatches"
@@ -62,11 +63,13 @@ class ComposedJob:
     runtime: Object | None
     """The derived runtime; None if the given one suffices."""
     trainjob: Object
+    config_map: Object | None = None
+    """With the job's code, on servers that have no bundles."""
 
     @property
     def objects(self) -> tuple[Object, ...]:
         """In the order of creation."""
-        return (self.trainjob,) if self.runtime is None else (self.runtime, self.trainjob)
+        return tuple(obj for obj in (self.config_map, self.runtime, self.trainjob) if obj is not None)
 
 
 def compose(request: JobRequest, base: Object, shape: SupportedFields) -> ComposedJob:
@@ -78,12 +81,13 @@ def compose(request: JobRequest, base: Object, shape: SupportedFields) -> Compos
         "apiVersion": TRAIN_JOBS.api_version,
         "kind": "TrainJob",
         "metadata": {"name": request.name, "namespace": request.namespace},
-        "spec": {"runtimeRef": reference, "trainer": _build_trainer(request)},
+        "spec": {"runtimeRef": reference, "trainer": _build_trainer(_wrap_command(request, base))},
     }
     override: Object = {"targetJobs": [{"name": name} for name in list_steps(chosen)]}
     if _add_to_pods(override, request):
         trainjob["spec"][OVERRIDES] = [override]
-    return ComposedJob(runtime, _finish(trainjob, request, shape))
+    config_map = None if request.code is None else request.code.config_map
+    return ComposedJob(runtime, _finish(trainjob, request, shape), config_map)
 
 
 def complete(request: JobRequest, template: Object, shape: SupportedFields) -> Object:
@@ -121,6 +125,13 @@ def _finish(trainjob: Object, request: JobRequest, shape: SupportedFields) -> Ob
 
 
 # spec.trainer
+
+
+def _wrap_command(request: JobRequest, base: Object) -> JobRequest:
+    if request.code is None or request.code.config_map is None:
+        return request
+    enters = not carried.has_own_directory(get_template_spec(base))
+    return replace(request, command=carried.wrap(request.command, enters=enters))
 
 
 def _build_trainer(request: JobRequest) -> Object:
@@ -205,6 +216,9 @@ def _list_volumes(request: JobRequest) -> tuple[list[Object], list[Object]]:
     if request.code is not None:
         volumes.append(dict(request.code.volume))
         mounts.append({"name": request.code.volume["name"], "mountPath": request.code.path})
+        for volume, where in carried.list_packed_volumes(request.code):
+            volumes.append(volume)
+            mounts.append(where)
     for number, mount in enumerate(request.mounts):
         name = f"{mount.kind}-{number}"
         volumes.append({"name": name, **_build_source(mount)})
@@ -245,7 +259,8 @@ def _copy_template(override: Fields) -> Object:
 
 def _derive(request: JobRequest, base: Object) -> Object | None:
     """A runtime like `base` with what a TrainJob cannot express; None if `base` suffices."""
-    if request.max_restarts is None and not request.secrets and not request.stdin:
+    is_carried = request.code is not None and request.code.config_map is not None
+    if request.max_restarts is None and not request.secrets and not request.stdin and not is_carried:
         return None
     spec = copy.deepcopy(base["spec"])
     jobset = spec["template"]["spec"]
@@ -257,6 +272,8 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
         _open_input(jobset, tty=request.tty)
     if request.nodes == 1 and read_fields(spec, "mlPolicy", "mpi").get("runLauncherAsNode"):
         _remove_workers(jobset)
+    if is_carried:
+        carried.wrap_helpers(jobset)
     if spec == base["spec"]:
         return None
     name = base["metadata"]["name"]
