@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS
-from trainmaster.api.status import Conflict, NotFound
-from trainmaster.client.contract import Client, DeleteOptions, PatchType
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS
+from trainmaster.api.status import Conflict, NotFound, StatusError
+from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
+from trainmaster.jobs import code_maps
 from trainmaster.jobs.janitor import (
     CLEAR,
     FinishedJobFilter,
     Removal,
     plan_finished,
+    plan_left_code,
     plan_orphans,
     plan_stuck,
 )
@@ -25,7 +27,14 @@ async def make_plan(client: Client, options: argparse.Namespace, wanted: Finishe
     if options.orphans:
         jobs = await list_training_jobs(client, options.namespace)
         listed = {gvr: (await client.list(gvr, options.namespace)).items for gvr in (JOB_SETS, JOBS, PODS)}
-        return list(plan_orphans(jobs, listed))
+        wanted_maps = ListOptions(label_selector=code_maps.SELECTOR)
+        try:
+            left = (await client.list(CONFIG_MAPS, options.namespace, wanted_maps)).items
+        except StatusError as error:
+            if error.code != 403:
+                raise
+            left = []  # who may not list ConfigMaps cannot send code either
+        return [*plan_orphans(jobs, listed), *plan_left_code(jobs, left, now)]
     selected = await list_training_jobs(client, options.namespace, options.selector)
 
     def build() -> Iterator[Removal]:

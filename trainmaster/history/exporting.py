@@ -22,6 +22,7 @@ from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
 from trainmaster.jobs import manifests
+from trainmaster.jobs.code_maps import create_again
 from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 
@@ -50,7 +51,7 @@ async def submit(client: Client, manifest: Object, derived: Object | None = None
     if derived is not None:
         with suppress(AlreadyExists):  # another job still uses it
             await client.create(TRAINING_RUNTIMES, derived, namespace)
-    return await client.create(read_training_job(manifest).gvr, manifest, namespace)
+    return await create_again(client, read_training_job(manifest).gvr, manifest, namespace)
 
 
 def write(path: Path, record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> None:

@@ -13,6 +13,7 @@ from trainmaster.api.labels import RERUN_OF, RESTART
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.status import AlreadyExists
 from trainmaster.client.contract import Client, PatchType
+from trainmaster.jobs.code_maps import create_again
 from trainmaster.jobs.manifests import build_manifest
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.training import TrainingJob
@@ -51,7 +52,7 @@ async def repeat(client: Client, job: TrainingJob, names: Iterable[str]) -> Obje
     """Creates the same job under the first of these names that is free; None if none is."""
     for name in names:
         try:
-            return await client.create(job.gvr, build_rerun(job.raw, name), job.namespace)
+            return await create_again(client, job.gvr, build_rerun(job.raw, name), job.namespace)
         except AlreadyExists:
             continue
     return None

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from trainmaster.api.labels import ANCESTOR_STEP
+from trainmaster.api.labels import ANCESTOR_STEP, CODE_MAP, CODE_OF
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_fields, read_labels
-from trainmaster.api.resources import JOB_SETS, JOBS, PODS
+from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, PODS
+from trainmaster.jobs.code_maps import is_left_over
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.objects import ObjectModel
@@ -90,6 +91,15 @@ def plan_orphans(jobs: Iterable[TrainingJob], found: Mapping[GVR, Sequence[Objec
                 yield _remove(gvr, obj, DELETE, f"made for a {parents[0]}, and belongs to none any more")
             else:
                 alive.add(obj.uid)
+
+
+def plan_left_code(jobs: Iterable[TrainingJob], config_maps: Iterable[Object], now: datetime) -> Iterator[Removal]:
+    """The given ConfigMaps with code whose job was never created."""
+    wanted = {(job.namespace, job.annotations.get(CODE_MAP)) for job in jobs}
+    for obj in map(ObjectModel, config_maps):
+        if (obj.namespace, obj.name) not in wanted and is_left_over(obj.raw, now):
+            why = f"code of the TrainJob {obj.labels[CODE_OF]}, which was not created"
+            yield _remove(CONFIG_MAPS, obj, DELETE, why)
 
 
 def list_foreign_finalizers(obj: ObjectModel) -> list[str]:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from trainmaster.api.labels import CODE_MAP, CODE_OF
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS
 from trainmaster.jobs.janitor import (
     CLEAR,
     FinishedJobFilter,
     describe_age,
     plan_finished,
+    plan_left_code,
     plan_orphans,
     plan_stuck,
 )
@@ -91,6 +93,18 @@ def test_orphans_are_found_on_each_level_and_named_once() -> None:
     }
     plan = [(item.gvr.plural, item.name) for item in plan_orphans([TrainJob(trainjob("here"))], found)]
     assert plan == [("jobsets", "lost"), ("jobsets", "cut off"), ("jobs", "dangling")]
+
+
+def test_code_is_left_over_a_day_after_a_crash_unless_a_job_refers_to_it() -> None:
+    def code(name: str, day: int, **meta: Any) -> Thing:
+        return thing(name, labels={CODE_OF: "j"}, creationTimestamp=f"2026-01-{day:02}T00:00:00Z", **meta)
+
+    jobs = [TrainJob(trainjob("here", annotations={CODE_MAP: "needed"}))]
+    owned = {"ownerReferences": [{"kind": "TrainJob", "name": "j", "uid": "1"}]}
+    seen = [code("left", 8), code("needed", 8), code("new", 9), code("owned", 8, **owned)]
+    (item,) = plan_left_code(jobs, seen, NOW)
+    assert (item.gvr.plural, item.name) == ("configmaps", "left")
+    assert item.why == "code of the TrainJob j, which was not created"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5s"), (300, "5m"), (86400, "24h"), (864000, "10d"), (-3, "0s")])

@@ -5,7 +5,7 @@ asks before it deletes anything; in a script (no terminal) it needs --yes.
 
   trainmaster cleanup --older-than 7d                 TrainJobs that finished more than a week ago
   trainmaster cleanup --state Failed -l team=vision   only failed ones with that label
-  trainmaster cleanup --orphans                       JobSets, Jobs and Pods whose TrainJob no longer exists
+  trainmaster cleanup --orphans                       JobSets, Jobs, Pods and code whose TrainJob does not exist
   trainmaster cleanup --clear-finalizers --yes        TrainJobs whose deletion is blocked by a finalizer
 
 Exit codes: 0 success, 1 refused, or something could not be deleted.

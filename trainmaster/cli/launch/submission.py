@@ -1,4 +1,4 @@
-"""Submits a composed job: the derived runtime first, then the TrainJob.
+"""Submits a composed job: the code and the derived runtime first, then the TrainJob.
 
 A derived runtime may already exist, created for another job with the same request. Server-side apply creates it or
 updates its time of last use, so that it is not deleted before the TrainJob refers to it.
@@ -7,10 +7,11 @@ updates its time of last use, so that it is not deleted before the TrainJob refe
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 
 from trainmaster.api.labels import LAST_USED
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, TRAIN_JOBS, TRAINING_RUNTIMES
+from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
@@ -18,6 +19,7 @@ from trainmaster.cli.launch.manifests import MANAGER
 from trainmaster.cli.servers.connection import explain, get_server, is_cluster
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs import code_maps
 from trainmaster.jobs.compose.refusals import RefusalCause, judge_refusal
 from trainmaster.jobs.compose.trainjob import ComposedJob
 from trainmaster.kit.clock import Clock, format_time
@@ -41,17 +43,45 @@ async def get_runtime(client: Client, name: str, namespace: str) -> Object:
     raise exits.Failure(f"{text} (`trainmaster runtimes`)", exits.RUN_USAGE)
 
 
-async def submit(client: Client, composed: ComposedJob, clock: Clock) -> Object:
-    """Returns the TrainJob as stored by the server."""
+async def submit(client: Client, composed: ComposedJob, clock: Clock) -> tuple[Object, list[str]]:
+    """Returns the TrainJob as stored by the server, and what the user should know."""
     namespace = composed.trainjob["metadata"]["namespace"]
+    options = WriteOptions(field_manager=_MANAGER, field_validation="Strict")
+    config_map: Object | None = None
     try:
+        if composed.config_map is not None:
+            config_map = await _create_code(client, composed.config_map, options)
         if composed.runtime is not None:
             await _apply_runtime(client, composed.runtime, clock)
-        options = WriteOptions(field_manager=_MANAGER, field_validation="Strict")
-        return await client.create(TRAIN_JOBS, composed.trainjob, namespace, options=options)
+        trainjob = await client.create(TRAIN_JOBS, composed.trainjob, namespace, options=options)
     except StatusError as error:
+        if config_map is not None and error.code < 500:  # else it is unknown whether the TrainJob was created
+            await code_maps.drop(client, config_map)
         name = composed.trainjob["metadata"]["name"]
         raise exits.Failure(explain_refusal(error, name), exits.RUN_REFUSED) from None
+    return trainjob, [] if config_map is None else await _settle_code(client, config_map, trainjob, clock)
+
+
+async def _create_code(client: Client, config_map: Object, options: WriteOptions) -> Object:
+    try:
+        return await client.create(CONFIG_MAPS, config_map, config_map["metadata"]["namespace"], options=options)
+    except StatusError as error:
+        if error.code not in (403, 413, 422):
+            raise
+        text = f"the code could not be sent, as a ConfigMap of the job: {error.message}"
+        raise exits.Failure(f"{text}; use --no-code and an image with the code", exits.RUN_CODE) from None
+
+
+async def _settle_code(client: Client, config_map: Object, trainjob: Object, clock: Clock) -> list[str]:
+    """Makes the job the owner of its code, and completes what earlier runs have left in the namespace."""
+    meta = config_map["metadata"]
+    try:
+        await code_maps.adopt(client, config_map, trainjob)
+    except StatusError as error:
+        return [code_maps.explain_unowned(error, meta["name"], meta["namespace"])]
+    with suppress(StatusError):  # the next run tries it again
+        await code_maps.settle(client, meta["namespace"], clock.now())
+    return []
 
 
 async def _apply_runtime(client: Client, runtime: Object, clock: Clock) -> None:

@@ -16,6 +16,7 @@ from trainmaster.api.reading import read_labels
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions
+from trainmaster.jobs import code_maps
 from trainmaster.jobs.control import build_rerun, list_new_names
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -37,10 +38,12 @@ async def rerun(client: Client, job: TrainingJob, new_name: str | None, key: str
         names = [new_name or f"{job.name[:35].rstrip('-')}-{key[:8]}"]
     else:
         names = [new_name] if new_name else list_new_names(job.name)
-    script = await _find_script(client, job)
+    script, code = await _find_script(client, job), await code_maps.find(client, job.raw)
     for name in names:
         made = await _make(client, job, name, script, key)
         if made is not None:
+            if code is not None:
+                await code_maps.adopt(client, code, made)
             return made
     taken = new_name or f"{job.name}-2 and the following"
     raise Problem(409, "already-exists", f"{taken}: this name is taken", hint="send another `name`")
