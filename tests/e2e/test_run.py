@@ -38,6 +38,11 @@ if os.environ["PET_NODE_RANK"] == "1":
     advance()
 __import__("time").sleep(60)
 """
+REPORT = """
+import os, sys
+print(os.getcwd(), sorted(os.listdir()), *sys.argv[1:])
+sys.exit(9)
+"""
 ASK = """
 print("hello", input("name? "))
 answer = 41
@@ -116,6 +121,27 @@ def test_a_new_user_trains_on_two_nodes_with_one_command(runner: Runner) -> None
     assert "[1] rank 1 of 2 has met its peers" in answer.out
     assert "is complete" in answer.err
     assert re.search(r"outputs: 1 file.*trainmaster outputs get train-", answer.err.splitlines()[-1])
+
+
+def test_whoever_has_only_a_kubeconfig_sends_the_code_along(runner: Runner, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "pkg").mkdir(parents=True)
+    (project / "train.py").write_text("import pkg.model\n")
+    (project / "pkg" / "model.py").write_text(REPORT)
+    (project / "notes.txt").write_text("")
+    (project / ".trainmasterignore").write_text("notes.txt\n")
+    there = ["--kubeconfig", str(runner.home / "kubeconfig"), "--home", str(tmp_path / "none"), "--nodes", "2"]
+    answer = runner.run(*there, "--name", "far", "--code", str(project), "train.py", "$$", "a b")
+    assert answer.code == 9, answer.err
+    want = "/workspace/code ['.trainmasterignore', 'pkg', 'train.py'] $$ a b"
+    assert want in answer.out
+    assert not (tmp_path / "none").exists(), "nothing is kept here"
+    maps = json.loads(runner.kubectl("get", "configmaps", "-l", "trainmaster.dev/code-of=far", "-o", "json"))["items"]
+    assert [item["metadata"]["ownerReferences"][0]["name"] for item in maps] == ["far"]
+    again = runner.must("restart", "far")
+    assert "far-2 created" in again
+    assert runner.trainmaster("wait", "far-2").code == 1
+    assert want in runner.must("logs", "far-2"), "it shares the code"
 
 
 @pytest.mark.parametrize("columns", [80, 200])

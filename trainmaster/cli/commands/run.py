@@ -4,6 +4,7 @@
   trainmaster run --nodes 2 --nproc 2 train.py          two nodes with two processes each (torchrun)
   trainmaster run --nodes 2 -- python -m mypackage      any command, on every node
   trainmaster run --dry-run train.py                    prints the manifest instead of submitting it
+  trainmaster run --context my-cluster train.py         on a cluster, with the code
 
 Options come before the script; everything after it is passed to the script. Ctrl-C asks whether to detach or to stop
 the job. The exit code is that of the first rank that failed (128 + signal). Codes from 240 on concern `run` itself: 240

@@ -23,11 +23,12 @@ from trainmaster.cli.launch.manifests import SHAPE, list_local
 from trainmaster.cli.launch.programs import TrainingProgram
 from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.servers import StartingServer, explain_ended
-from trainmaster.cli.servers.connection import explain
+from trainmaster.cli.servers.connection import explain, is_cluster
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.compose.request import JobRequest, MountedCode
 from trainmaster.jobs.compose.trainjob import ComposedJob, compose
 from trainmaster.kit.clock import SystemClock
+from trainmaster.kit.ids import SystemIds
 
 if TYPE_CHECKING:
     from trainmaster.cli.view.attaching import Attachment
@@ -41,7 +42,10 @@ def print_manifests(
     """For --dry-run: starts nothing. The runtime comes from a running server, else it is the shipped one. The code is
     packed, so that the printed manifest can be submitted with kubectl."""
     base = asyncio.run(submission.get_runtime_for_dry_run(context, options, find_runtime_name(options, program)))
-    code = _send(options, program, context.home(options))
+    if is_cluster(options):
+        code = _carry(options, program, context.home(options), request, base)
+    else:
+        code = _send(options, program, context.home(options))
     composed = compile_job(request, program, options, base, code)
     if options.output_format == "json":
         context.say(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(composed.objects)}, indent=2))
@@ -74,10 +78,6 @@ async def _run(
     server: StartingServer,
 ) -> int:
     clock = SystemClock()
-    if server.home is None and not options.no_code:
-        raise RunOptionError(
-            "code can be sent to the server of this machine only: add --no-code, and --image with the code"
-        )
     # While a server starts, pack the code and import modules that are needed later.
     code = None if server.home is None else _send(options, program, server.home)
     if server.is_starting:
@@ -87,6 +87,8 @@ async def _run(
     client = HttpClient(config)
     try:
         base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
+        if server.home is None:
+            code = _carry(options, program, context.home(options), request, base, SystemIds().suffix(10))
         composed = compile_job(request, program, options, base, code)
         if server.home is not None:
             await _check_environment(options, context, client, program, base, server.home)
@@ -100,13 +102,13 @@ async def _run(
             from trainmaster.cli.launch import references
 
             await references.check_references(client, request, options.namespace)
-        trainjob = await submission.submit(client, composed, clock)
-        for text in client.warnings:
+        trainjob, notes = await submission.submit(client, composed, clock)
+        for text in (*client.warnings, *notes):
             context.note(f"trainmaster: warning: {text}")
         client.warnings.clear()
         from trainmaster.cli.view import following  # after submitting, while the job starts
 
-        root = None if code is None else program.root
+        root = None if code is None or server.home is None else program.root
         job = following.FollowedJob(options, context, client, clock, trainjob, server.home, root)
         return await _show(job, _build_attachment(job, config, request, base) if request.stdin else None)
     except StatusError as error:
@@ -173,6 +175,24 @@ def _send(options: argparse.Namespace, program: TrainingProgram, home: Home) -> 
     from trainmaster.cli.launch import code
 
     return code.send(program.root, home, options.code_limit, program.script)
+
+
+def _carry(
+    options: argparse.Namespace,
+    program: TrainingProgram,
+    home: Home,
+    request: JobRequest,
+    base: Object,
+    suffix: str = "",
+) -> MountedCode | None:
+    """The code for a cluster, whose nodes have no bundles."""
+    if options.no_code:
+        return None
+    from trainmaster.cli.launch import code
+
+    programs.check_wrapping(program.rest, base)
+    namespace = options.namespace or request.namespace
+    return code.carry(program.root, home, request.name, namespace, suffix, options.code_limit, program.script)
 
 
 async def _show(job: FollowedJob, attachment: Attachment | None) -> int:

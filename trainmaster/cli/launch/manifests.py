@@ -23,7 +23,8 @@ def list_local(composed: ComposedJob) -> list[str]:
             template = job["template"]["spec"]["template"]
             for volume in list_items(template, "spec", "volumes"):
                 if find_digest(volume) is not None:
-                    found.append(f"local: the volume {volume['name']!r} is the code in this machine's home (--no-code)")
+                    place = "the code in this machine's home; --kubeconfig prints it for a cluster"
+                    found.append(f"local: the volume {volume['name']!r} is {place} (--no-code: without)")
                 if "hostPath" in volume:
                     found.append(f"local: {volume['hostPath']['path']} is a path of this machine")
             if PACKAGES in read_annotations(template):

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmaster.api.training import torchtune
+from trainmaster.api.training.steps import read_framework
 from trainmaster.cli.launch.run_options import RunOptionError
 
 if TYPE_CHECKING:
@@ -87,6 +89,14 @@ def check_processes(processes: str, command: Sequence[str], runtime: str, policy
     if "torch" in policy:
         why = f"{Path(command[0]).name} starts one process per node, and the script imports no torch"
     raise RunOptionError(f"--nproc {processes}: {why}; use --nodes, or start it with `-- torchrun SCRIPT`")
+
+
+def check_wrapping(command: Sequence[str], runtime: Mapping[str, Any]) -> None:
+    """Refuses code for commands that the controller completes or starts itself, so that they cannot unpack any."""
+    if tuple(command[:2]) == torchtune.ENTRYPOINT:
+        raise RunOptionError("the command of torchtune is completed by the controller and takes no code: add --no-code")
+    if read_framework(runtime)[0] == "flux":
+        raise RunOptionError("jobs of Flux start all their processes in one place and take no code: add --no-code")
 
 
 class TrainingProgram:
