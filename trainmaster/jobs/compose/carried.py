@@ -5,14 +5,14 @@ containers unpack before they start their program. Pure.
     /workspace/code                 an emptyDir of the Pod with the files, where the program starts
 
 The program that unpacks is part of the command, because a TrainJob can change the command of any runtime, but cannot
-add an init container. It needs `sh`, and `tar` with `gzip` or Python. A container that restarts in its Pod finds the files
-as it left them; one that was stopped while unpacking unpacks again.
+add an init container. It needs `sh`, and `tar` with `gzip` or Python. A container that restarts in its Pod finds the
+files as it left them; one that was stopped while unpacking unpacks again.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from trainmaster.api.code import MOUNT_PATH, VOLUME_NAME
 from trainmaster.api.labels import CODE_MAP, CODE_OF, OWNERLESS
@@ -50,12 +50,12 @@ _ENTER = 'cd "$code" || exit\n'
 _START = 'exec "$@"\n'
 
 
-def wrap(command: Sequence[str], *, enters: bool = True) -> tuple[str, ...]:
+def wrap(command: Sequence[str], path: str = MOUNT_PATH, *, enters: bool = True) -> tuple[str, ...]:
     """The command that unpacks the code first. `enters`: the program starts in the directory of the code, which is so
     for containers without a `workingDir`."""
     script = _UNPACK + (_ENTER if enters else "") + _START
     # Paths are separate words because the node replaces them at isolation level `plain`.
-    return ("sh", "-c", script, "trainmaster", MOUNT_PATH, f"{PACKED_PATH}/{FILE}", *command)
+    return ("sh", "-c", script, "trainmaster", path, f"{PACKED_PATH}/{FILE}", *command)
 
 
 def carry(archive: bytes, name: str, job: str, namespace: str, annotations: Mapping[str, str]) -> MountedCode:
@@ -80,9 +80,15 @@ def list_packed_volumes(code: MountedCode) -> list[tuple[Object, Object]]:
     """The volume with the packed code and its mount; none if the node has the code."""
     if code.config_map is None:
         return []
-    source = {"name": code.config_map["metadata"]["name"]}
-    mount = {"name": PACKED_VOLUME, "mountPath": PACKED_PATH, "readOnly": True}
-    return [({"name": PACKED_VOLUME, "configMap": source}, mount)]
+    return [(build_packed_volume(code.config_map["metadata"]["name"]), build_packed_mount())]
+
+
+def build_packed_volume(config_map: str) -> Object:
+    return {"name": PACKED_VOLUME, "configMap": {"name": config_map}}
+
+
+def build_packed_mount() -> Object:
+    return {"name": PACKED_VOLUME, "mountPath": PACKED_PATH, "readOnly": True}
 
 
 def has_own_directory(jobset: Fields) -> bool:
@@ -91,14 +97,15 @@ def has_own_directory(jobset: Fields) -> bool:
     return bool(container.get("workingDir"))
 
 
-def wrap_helpers(jobset: Object) -> None:
-    """Wraps the commands of the jobs beside the trainer, such as the workers of MPI, in a copy of a runtime. Those that
-    run the entrypoint of their image stay without the code."""
+def wrap_helpers(jobset: Object, path: str = MOUNT_PATH, names: Container[str] | None = None) -> None:
+    """Wraps the commands of the jobs beside the trainer, such as the workers of MPI, in a copy of a runtime: of all, or
+    of these. Those that run the entrypoint of their image stay without the code."""
     trainer = find_trainer(jobset)
     for job in list_jobs(jobset):
-        container = None if job is trainer else find_container(job, NODE)
+        is_helper = job is not trainer and (names is None or job["name"] in names)
+        container = find_container(job, NODE) if is_helper else None
         if container is not None and container.get("command"):
             words = [*container["command"], *list_items(container, "args")]
             # Not escaped: the words of a runtime are.
-            first, *rest = wrap(words, enters=not container.get("workingDir"))
+            first, *rest = wrap(words, path, enters=not container.get("workingDir"))
             container["command"], container["args"] = [first], rest

@@ -121,7 +121,7 @@ def _finish(trainjob: Object, request: JobRequest, shape: SupportedFields) -> Ob
     for name, values in (("labels", {**read_labels(trainjob), **request.labels}), ("annotations", notes)):
         if values:
             trainjob["metadata"][name] = values
-    return trainjob if shape.has_overrides else _to_patches(trainjob, shape.manager)
+    return trainjob if shape.has_overrides else to_patches(trainjob, shape.manager)
 
 
 # spec.trainer
@@ -131,7 +131,7 @@ def _wrap_command(request: JobRequest, base: Object) -> JobRequest:
     if request.code is None or request.code.config_map is None:
         return request
     enters = not carried.has_own_directory(get_template_spec(base))
-    return replace(request, command=carried.wrap(request.command, enters=enters))
+    return replace(request, command=carried.wrap(request.command, request.code.path, enters=enters))
 
 
 def _build_trainer(request: JobRequest) -> Object:
@@ -235,7 +235,7 @@ def _build_source(mount: RequestedMount) -> Object:
     return {"secret": {"secretName": mount.source}}
 
 
-def _to_patches(trainjob: Object, manager: str) -> Object:
+def to_patches(trainjob: Object, manager: str) -> Object:
     """The same TrainJob with its podTemplateOverrides as runtimePatches."""
     spec = dict(trainjob["spec"])
     jobs = [
@@ -274,8 +274,11 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
         _remove_workers(jobset)
     if is_carried:
         carried.wrap_helpers(jobset)
-    if spec == base["spec"]:
-        return None
+    return None if spec == base["spec"] else build_derived(base, spec, request.namespace)
+
+
+def build_derived(base: Object, spec: Object, namespace: str) -> Object:
+    """A runtime with this spec, named by its content: a copy of `base` that was changed for single jobs."""
     name = base["metadata"]["name"]
     labels = {DERIVED: "true"}
     if framework := read_labels(base).get(FRAMEWORK):
@@ -285,7 +288,7 @@ def _derive(request: JobRequest, base: Object) -> Object | None:
     short = name[:_LONGEST_BASE].rstrip(".-")
     metadata = {
         "name": f"{short}-{digest}",
-        "namespace": request.namespace,
+        "namespace": namespace,
         "labels": labels,
         "annotations": {DERIVED_FROM: f"{base['kind']}/{name}"},
     }
