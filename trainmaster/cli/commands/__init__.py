@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         nodes,
         operator,
         outputs,
+        promote,
         purge,
         rest,
         restart,
@@ -58,8 +59,8 @@ if TYPE_CHECKING:
 
     _MODULES: Sequence[CommandModule] = (
         backup, check, cleanup, code, completion, config, convert, delete, describe, doctor, down, exec, explain, get,
-        history, init, kubeconfig, list, logs, nodes, operator, outputs, purge, rest, restart, restore, resume, run,
-        runtimes, service, status, submit, suspend, tenant, top, up, version, wait, watch,
+        history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge, rest, restart, restore, resume,
+        run, runtimes, service, status, submit, suspend, tenant, top, up, version, wait, watch,
     )  # fmt: skip
 
 COMMANDS = {
@@ -81,6 +82,7 @@ COMMANDS = {
     "delete": "Delete TrainJobs and everything that belongs to them",
     "check": "Check a manifest: how each field is handled, whether a server would accept it, when it would start",
     "convert": "Convert PyTorchJobs and other v1 jobs to TrainJobs, with a report of what changes",
+    "promote": "Submit a job of this machine to a cluster, after showing what would be different there",
     "runtimes": "List runtimes with framework, nodes and the jobs that use them",
     "nodes": "List nodes with instance type, architecture, OS, GPUs and capacity type",
     "up": "Start the control plane of a home (foreground; --detach for the background)",
