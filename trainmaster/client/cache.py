@@ -47,11 +47,10 @@ class WatchCache:
         optional: Collection[GVR] = (),
         slim: Mapping[GVR, Slim] | None = None,
         selectors: Mapping[GVR, str] | None = None,
-        field_selectors: Mapping[GVR, str] | None = None,
         contents: Mapping[GVR, Callable[[Object], bool]] | None = None,
     ) -> None:
         """`namespaces`: () or "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for
-        these kinds, only objects with such labels (or fields)."""
+        these kinds, only objects with such labels, or with such fields if it is `SelectedFields`."""
         self._client = client
         self._contents = dict(contents or {})
         gvrs = list(dict.fromkeys(collections))
@@ -65,7 +64,6 @@ class WatchCache:
                     (selectors or {}).get(gvr, ""),
                     gvr in optional,
                     gvr in self._contents,
-                    (field_selectors or {}).get(gvr, ""),
                 )
                 for namespace in (ALL if gvr in cluster_scoped else dict.fromkeys(namespaces) or ALL)
             ]

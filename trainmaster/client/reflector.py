@@ -26,6 +26,10 @@ _GRACE_SECONDS = 30.0
 """How long after the server should have ended a watch a dead connection is given up."""
 
 
+class SelectedFields(str):
+    """Selects by fields; other selectors select by labels."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchScope:
     """What is listed and watched."""
@@ -34,11 +38,18 @@ class WatchScope:
     namespace: str = ""
     """"" is all."""
     selector: str = ""
-    """Only objects with such labels."""
+    """Only objects with such labels, or with such fields if it is `SelectedFields`."""
     optional: bool = False
     """Empty until the kind exists and may be read."""
     metadata_only: bool = False
-    field_selector: str = ""
+
+    @property
+    def labels(self) -> str:
+        return "" if isinstance(self.selector, SelectedFields) else self.selector
+
+    @property
+    def fields(self) -> str:
+        return self.selector if isinstance(self.selector, SelectedFields) else ""
 
 
 class Reflector:
@@ -96,8 +107,8 @@ class Reflector:
         token, limit, scope = "", _PAGE, self.scope
         while True:
             options = ListOptions(
-                label_selector=scope.selector,
-                field_selector=scope.field_selector,
+                label_selector=scope.labels,
+                field_selector=scope.fields,
                 limit=limit,
                 continue_token=token,
                 metadata_only=scope.metadata_only,
@@ -120,8 +131,8 @@ class Reflector:
 
     async def _watch(self, backoff: Backoff) -> None:
         options = WatchOptions(
-            label_selector=self.scope.selector,
-            field_selector=self.scope.field_selector,
+            label_selector=self.scope.labels,
+            field_selector=self.scope.fields,
             resource_version=self.resource_version,
             bookmarks=True,
             timeout_seconds=_WATCH_SECONDS,

@@ -26,6 +26,7 @@ from trainmaster.api.resources import (
 from trainmaster.client.cache import WatchCache
 from trainmaster.client.collection import Slim
 from trainmaster.client.contract import Client
+from trainmaster.client.reflector import SelectedFields
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.trainjob.pod_reasons import REFUSALS, keep_refusal
 from trainmaster.jobs.kinds import TRAINING_KINDS
@@ -67,8 +68,7 @@ def build_cache(
         optional=optional,
         slim=slim,
         contents=dict.fromkeys(CONTENTS, is_ours) | dict.fromkeys(METADATA, is_never_read),
-        selectors={JOBS: JOBSET_NAME} if all_pods else OF_JOB_SETS,
-        field_selectors={EVENTS: REFUSALS},
+        selectors={**({JOBS: JOBSET_NAME} if all_pods else OF_JOB_SETS), EVENTS: SelectedFields(REFUSALS)},
     )
 
 
