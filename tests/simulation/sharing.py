@@ -8,6 +8,7 @@ themselves.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tests.simulation import quiescence, steps
@@ -96,7 +97,8 @@ def check_devices_are_leased_once(step: Step) -> str | None:
 
 
 def check_binding_plan(view: View, plan: Plan) -> Iterator[str]:
-    """A plan that binds Pods of a gang leaves none of them waiting, or has bound as many as the job needs."""
+    """A plan that binds Pods of a gang leaves none of them waiting, or has bound as many as the job needs; those that
+    succeeded are not needed any more."""
     starting = {
         (write.namespace, write.name)
         for write in plan.all_writes
@@ -105,15 +107,18 @@ def check_binding_plan(view: View, plan: Plan) -> Iterator[str]:
     if not starting:
         return
     gangs: dict[tuple[str, str], list[bool]] = {}
+    succeeded: Counter[tuple[str, str]] = Counter()
     for pod in view.list(POD_GVR):
         key, place = _find_gang(pod), (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if key is not None and not is_going(pod) and get_phase(pod) not in ("Succeeded", "Failed"):
+        if key is not None and get_phase(pod) == "Succeeded":
+            succeeded[key] += 1
+        elif key is not None and not is_going(pod) and get_phase(pod) != "Failed":
             is_bound = bool(pod["spec"].get("nodeName")) or place in starting
             gangs.setdefault(key, []).append(is_bound)
     for uid, attempt in {key for key in map(_find_gang, _list_pods(view, starting)) if key is not None}:
         found = gangs.get((uid, attempt), [])
         least = _find_least(view, uid)
-        if not all(found) and (not least or sum(found) < least):
+        if not all(found) and (not least or sum(found) + succeeded[uid, attempt] < least):
             yield f"binds {sum(found)} of {len(found)} Pods of the gang {uid[:8]}, attempt {attempt}"
 
 
