@@ -21,6 +21,7 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ConfigError, choose_config
 
 if TYPE_CHECKING:
+    from trainmaster.api.meta import Object
     from trainmaster.jobs.models.v1jobs import V1Job
     from trainmaster.operator.webhooks.serving import WebhookSettings
 
@@ -114,6 +115,12 @@ def _add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="port for the webhooks (default: %(default)s)",
     )
+    parser.add_argument(
+        "--webhooks",
+        action="store_true",
+        help="with --print-manifests: also the webhook configurations, for an operator behind its Service, or at "
+        "--webhook-url",
+    )
     parser.add_argument("--no-webhook", action="store_true", help="do not serve admission webhooks")
     parser.add_argument(
         "--webhook-cert-dir",
@@ -140,14 +147,10 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.gang_scheduler_name and not options.v1_jobs:
         raise exits.Failure("--gang-scheduler-name is for the kinds that --v1-jobs names: name some", exits.USAGE)
     if options.print_manifests:
-        from trainmaster.operator import manifests
-        from trainmaster.operator.rights import Duties
-
-        duties = Duties(
-            options.companion, _read_v1_jobs(options), _read_namespaces(options), history=bool(options.history)
-        )
-        context.say(json.dumps(manifests.build_manifests(duties), indent=1))
+        context.say(json.dumps(_build_manifests(options), indent=1))
         return exits.OK
+    if options.webhooks:
+        raise exits.Failure("--webhooks is about what is printed: use it with --print-manifests", exits.USAGE)
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
         config = choose_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
@@ -184,6 +187,28 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 def _read_namespaces(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in options.namespace.split(",") if name.strip()))
+
+
+def _build_manifests(options: argparse.Namespace) -> Object:
+    from trainmaster.operator.manifests import build_manifests
+    from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
+    from trainmaster.operator.webhooks.configurations import WebhookPlan
+
+    v1_jobs, namespaces = _read_v1_jobs(options), _read_namespaces(options)
+    duties = Duties(options.companion, v1_jobs, namespaces, history=bool(options.history))
+    if not options.webhooks:
+        return build_manifests(duties)
+    if options.companion or options.no_webhook:
+        raise exits.Failure("--webhooks: a companion, and an operator with --no-webhook, serves none", exits.USAGE)
+    _check_url("--webhook-url", options.webhook_url)
+    plan = WebhookPlan(
+        SERVICE_ACCOUNT,
+        namespace=options.lease_namespace,
+        url=options.webhook_url.rstrip("/"),
+        namespaces=namespaces,
+        v1_jobs=v1_jobs,
+    )
+    return build_manifests(duties, plan)
 
 
 def _read_v1_jobs(options: argparse.Namespace) -> tuple[type[V1Job], ...]:

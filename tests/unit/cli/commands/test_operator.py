@@ -25,6 +25,9 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (("--companion", "--v1-jobs", "tfjob"), "leave out one of the two"),
         (("--v1-jobs", "tfjob,caffejob"), "--v1-jobs caffejob: it must be all, or some of pytorchjob, tfjob"),
         (("--gang-scheduler-name", "volcano"), "--gang-scheduler-name is for the kinds that --v1-jobs names"),
+        (("--webhooks", "--companion"), "--webhooks: a companion"),
+        (("--webhooks", "--no-webhook"), "serves none"),
+        (("--webhooks", "--webhook-url", "http://here"), "--webhook-url http://here: it must be https://NAME:PORT"),
     ],
 )
 def test_what_contradicts_itself_is_refused(arguments: tuple[str, ...], text: str) -> None:
@@ -37,3 +40,20 @@ def test_the_manifests_have_the_kinds_that_are_named() -> None:
     names = [item["metadata"]["name"] for item in json.loads(out)["items"]]
     assert code == 0 and {"pytorchjobs.kubeflow.org", "mpijobs.kubeflow.org"} <= set(names)
     assert "tfjobs.kubeflow.org" not in names
+
+
+def test_webhook_configurations_are_printed_on_request() -> None:
+    code, out, _ = run("--print-manifests")
+    assert code == 0 and "WebhookConfiguration" not in out
+    code, out, _ = run("--print-manifests", "--webhooks", "--namespace", "a,b", "--lease-namespace", "mine")
+    found = [item for item in json.loads(out)["items"] if item["kind"].endswith("WebhookConfiguration")]
+    assert code == 0 and [item["metadata"]["name"] for item in found] == ["trainmaster-operator"] * 2
+    hook = found[1]["webhooks"][0]
+    assert hook["clientConfig"]["service"]["namespace"] == "mine" and '"a"' in json.dumps(hook["namespaceSelector"])
+    code, out, _ = run("--print-manifests", "--webhooks", "--webhook-url", "https://10.0.0.1:9443/")
+    assert '"url": "https://10.0.0.1:9443/validate' in out
+
+
+def test_what_is_printed_is_not_for_a_running_operator() -> None:
+    code, _, err = run("--webhooks")
+    assert code == 2 and "use it with --print-manifests" in err
