@@ -59,7 +59,7 @@ class Requests:
 
     def __init__(self, cluster: KubeCluster, duties: Duties) -> None:
         self._duties = duties
-        user = f"system:serviceaccount:{duties.own_namespace}:{duties.name}"
+        user = duties.user
         self.events = cluster.read_requests(user)
 
     def list_refused(self) -> list[str]:
@@ -104,7 +104,7 @@ async def install_access(client: Client, duties: Duties) -> str:
     """The token of the service account, once its roles are in force."""
     for obj in build_access(duties):
         await client.create(_GVRS[obj["kind"]], obj, obj["metadata"].get("namespace", ""))
-    user = f"system:serviceaccount:{duties.own_namespace}:{duties.name}"
+    user = duties.user
     for right in list_rights(duties):
         places = {"cluster": ("",), "own": (duties.own_namespace,), "jobs": duties.namespaces}[right.place]
         for namespace in places:

@@ -25,7 +25,6 @@ from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 
 NAME = "trainmaster-operator"
 NAMESPACE = "trainmaster-system"
-SERVICE_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 LEASE_NAME = "trainmaster-operator"
 COMPANION_LEASE_NAME = "trainmaster-companion"
 TRAINING_OPERATOR_HOOKS = "validator.training-operator.kubeflow.org"
@@ -55,9 +54,18 @@ class Duties:
     """Of its service account and its roles."""
 
     @property
+    def user(self) -> str:
+        """The operator's user name."""
+        return f"system:serviceaccount:{self.own_namespace}:{self.name}"
+
+    @property
     def models(self) -> tuple[type[V1Job], ...]:
         """The v1 kinds whose jobs are deleted after their time."""
         return MODELS if self.companion else self.v1_jobs
+
+
+SERVICE_ACCOUNT = Duties().user
+"""By default."""
 
 
 def build_access(duties: Duties) -> list[Object]:

@@ -191,19 +191,20 @@ def _read_namespaces(options: argparse.Namespace) -> tuple[str, ...]:
 
 def _build_manifests(options: argparse.Namespace) -> Object:
     from trainmaster.operator.manifests import build_manifests
-    from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
+    from trainmaster.operator.rights import Duties
     from trainmaster.operator.webhooks.configurations import WebhookPlan
 
     v1_jobs, namespaces = _read_v1_jobs(options), _read_namespaces(options)
-    duties = Duties(options.companion, v1_jobs, namespaces, history=bool(options.history))
+    own = options.lease_namespace
+    duties = Duties(options.companion, v1_jobs, namespaces, history=bool(options.history), own_namespace=own)
     if not options.webhooks:
         return build_manifests(duties)
     if options.companion or options.no_webhook:
         raise exits.Failure("--webhooks: a companion, and an operator with --no-webhook, serves none", exits.USAGE)
     _check_url("--webhook-url", options.webhook_url)
     plan = WebhookPlan(
-        SERVICE_ACCOUNT,
-        namespace=options.lease_namespace,
+        duties.user,
+        namespace=own,
         url=options.webhook_url.rstrip("/"),
         namespaces=namespaces,
         v1_jobs=v1_jobs,

@@ -12,6 +12,8 @@ from trainmaster.cli.main import main
 
 pytestmark = pytest.mark.unit
 
+HOMED = ("Service", "ServiceAccount")
+
 
 def run(*arguments: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
@@ -48,6 +50,9 @@ def test_webhook_configurations_are_printed_on_request() -> None:
     code, out, _ = run("--print-manifests", "--webhooks", "--namespace", "a,b", "--lease-namespace", "mine")
     found = [item for item in json.loads(out)["items"] if item["kind"].endswith("WebhookConfiguration")]
     assert code == 0 and [item["metadata"]["name"] for item in found] == ["trainmaster-operator"] * 2
+    homes = {item["metadata"]["namespace"] for item in json.loads(out)["items"] if item["kind"] in HOMED}
+    assert homes == {"mine"}, "the Service that the configurations name is printed"
+    assert "system:serviceaccount:mine:trainmaster-operator" in out
     hook = found[1]["webhooks"][0]
     assert hook["clientConfig"]["service"]["namespace"] == "mine" and '"a"' in json.dumps(hook["namespaceSelector"])
     code, out, _ = run("--print-manifests", "--webhooks", "--webhook-url", "https://10.0.0.1:9443/")
