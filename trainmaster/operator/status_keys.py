@@ -8,7 +8,6 @@ jobs get the new CA through their ConfigMap. The CA's key is not kept, because n
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -19,12 +18,10 @@ from trainmaster.api.status import AlreadyExists, Conflict, NotFound
 from trainmaster.auth.pki import ServerKeys, issue_server_keys
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock, format_time
+from trainmaster.operator import key_data
 
 SECRET = "trainmaster-progress-tls"
-_EXPIRES = "trainmaster.dev/expires"
-_NAMES = "trainmaster.dev/names"
 _DAYS, _RENEW_DAYS = 365, 30
-_PARTS = ("ca.crt", "tls.crt", "tls.key")
 _TRIES = 5
 
 
@@ -51,26 +48,20 @@ async def ensure_keys(client: Client, namespace: str, names: Sequence[str], cloc
 def _is_good(secret: Object, names: Sequence[str], clock: Clock) -> bool:
     marks, data = read_annotations(secret), read_fields(secret, "data")
     soon = format_time(clock.now() + timedelta(days=_RENEW_DAYS))
+    has_all = all(data.get(part) for part in key_data.PARTS)
     return (
-        all(data.get(part) for part in _PARTS) and marks.get(_NAMES) == _join(names) and soon < marks.get(_EXPIRES, "")
+        has_all and marks.get(key_data.NAMES) == key_data.join_names(names) and soon < marks.get(key_data.EXPIRES, "")
     )
 
 
 def _build(namespace: str, names: Sequence[str], clock: Clock) -> Object:
-    keys = issue_server_keys(names, clock, _DAYS)
-    data = {
-        name: base64.b64encode(text.encode()).decode()
-        for name, text in zip(_PARTS, (keys.ca, keys.certificate, keys.key), strict=True)
-    }
     expires = format_time(clock.now() + timedelta(days=_DAYS))
-    marks = {_EXPIRES: expires, _NAMES: _join(names)}
-    meta = {"name": SECRET, "namespace": namespace, "annotations": marks}
-    return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": data}
+    marks = {key_data.EXPIRES: expires, key_data.NAMES: key_data.join_names(names)}
+    data = key_data.encode(issue_server_keys(names, clock, _DAYS))
+    return key_data.build_secret(SECRET, namespace, data, marks)
 
 
 def _read(secret: Object) -> ServerKeys:
-    return ServerKeys(*(base64.b64decode(secret["data"][part]).decode() for part in _PARTS))
-
-
-def _join(names: Sequence[str]) -> str:
-    return ",".join(sorted(names))
+    found = key_data.decode(secret["data"])
+    assert found is not None, "it is good, or was just made"
+    return found

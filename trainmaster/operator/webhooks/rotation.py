@@ -12,8 +12,6 @@ clocks of machines need not agree.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +21,11 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_annotations, read_fields
 from trainmaster.auth.pki import ServerKeys
 from trainmaster.kit.clock import format_time, parse_time
+from trainmaster.operator import key_data
 
 SECRET = "trainmaster-webhook-tls"
-_PARTS = ("ca.crt", "tls.crt", "tls.key")
 _NEXT, _OLD_CA = "next-", "old-ca.crt"
-_EXPIRES = "trainmaster.dev/expires"
-"""Annotation on the Secret: when the certificate that serves expires. An earlier time renews it early."""
 _NEXT_EXPIRES = "trainmaster.dev/next-expires"
-_NAMES = "trainmaster.dev/names"
 _LONGEST = 3600.0
 
 
@@ -114,48 +109,29 @@ def read_secret(secret: Fields) -> WebhookKeys | None:
     data: Mapping[str, str] = read_fields(secret, "data")
     marks = read_annotations(secret)
     try:
-        current = _decode(data, "")
+        current = key_data.decode(data)
         if current is None:
             return None
-        following = _decode(data, _NEXT)
+        following = key_data.decode(data, _NEXT)
         next_expires = parse_time(marks[_NEXT_EXPIRES]) if following is not None else None
-        expires, names = parse_time(marks[_EXPIRES]), tuple(marks[_NAMES].split(","))
-        return WebhookKeys(current, expires, names, following, next_expires, _decode_text(data.get(_OLD_CA, "")))
+        expires, names = parse_time(marks[key_data.EXPIRES]), tuple(marks[key_data.NAMES].split(","))
+        return WebhookKeys(
+            current, expires, names, following, next_expires, key_data.decode_text(data.get(_OLD_CA, ""))
+        )
     except (KeyError, ValueError):
         return None
 
 
 def build_secret(keys: WebhookKeys, namespace: str, version: str = "") -> Object:
     """`version`: the resourceVersion of the Secret that it replaces."""
-    data = _encode(keys.current, "")
-    marks = {_EXPIRES: format_time(keys.expires), _NAMES: ",".join(keys.names)}
+    data = key_data.encode(keys.current)
+    marks = {key_data.EXPIRES: format_time(keys.expires), key_data.NAMES: ",".join(keys.names)}
     if keys.next is not None and keys.next_expires is not None:
-        data |= _encode(keys.next, _NEXT)
+        data |= key_data.encode(keys.next, _NEXT)
         marks[_NEXT_EXPIRES] = format_time(keys.next_expires)
     if keys.old_ca:
-        data[_OLD_CA] = _encode_text(keys.old_ca)
-    meta: Object = {"name": SECRET, "namespace": namespace, "annotations": marks}
+        data[_OLD_CA] = key_data.encode_text(keys.old_ca)
+    secret = key_data.build_secret(SECRET, namespace, data, marks)
     if version:
-        meta["resourceVersion"] = version
-    return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": data}
-
-
-def _encode(keys: ServerKeys, prefix: str) -> Object:
-    texts = (keys.ca, keys.certificate, keys.key)
-    return {f"{prefix}{part}": _encode_text(text) for part, text in zip(_PARTS, texts, strict=True)}
-
-
-def _decode(data: Mapping[str, str], prefix: str) -> ServerKeys | None:
-    texts = [_decode_text(data.get(f"{prefix}{part}", "")) for part in _PARTS]
-    return ServerKeys(*texts) if all(texts) else None
-
-
-def _encode_text(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def _decode_text(text: str) -> str:
-    try:
-        return base64.b64decode(text, validate=True).decode()
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
+        secret["metadata"]["resourceVersion"] = version
+    return secret
