@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _CA_DAYS = 3650
 _LEAF_DAYS = 365
 _RENEW_DAYS = 30
+_CLOCK_ERROR = timedelta(days=1)
+"""How far the clocks of those who check a certificate may be behind ours."""
 LOCAL_NAMES = (
     *("127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
     # The names under which Pods reach the server, through the relay in their network
@@ -193,7 +195,7 @@ def _issue(
         .issuer_name(issuer.subject if issuer else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_before(now - _CLOCK_ERROR)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), critical=True)
         .add_extension(_key_usage(is_ca), critical=True)

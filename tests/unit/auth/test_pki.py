@@ -6,12 +6,13 @@ import ssl
 import stat
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 
-from trainmaster.auth.pki import Pki, build_server_tls
+from trainmaster.auth.pki import Pki, build_server_tls, issue_server_keys
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
@@ -56,6 +57,14 @@ def test_certificates_carry_what_strict_verifiers_ask_for(tmp_path: Path) -> Non
     assert "localhost" in names.get_values_for_type(x509.DNSName)
     admin = x509.load_pem_x509_certificate((tmp_path / "admin.crt").read_bytes())
     assert "O=system:masters" in admin.subject.rfc4514_string()
+
+
+def test_certificates_are_valid_for_clients_whose_clocks_are_hours_behind() -> None:
+    clock = VirtualClock()
+    keys = issue_server_keys(["localhost"], clock)
+    for text in (keys.ca, keys.certificate):
+        begins = x509.load_pem_x509_certificate(text.encode()).not_valid_before_utc
+        assert begins <= clock.now() - timedelta(hours=12)
 
 
 def test_the_server_context_takes_client_certificates_without_requiring_them(tmp_path: Path) -> None:
