@@ -31,6 +31,8 @@ from trainmaster.client.contract import (
     WriteOptions,
 )
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
+from trainmaster.client.server_time import ServerClock
+from trainmaster.client.server_time import ServerClock
 from trainmaster.client.transport import Check, HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.version import __version__
@@ -147,6 +149,7 @@ class HttpClient:
         on."""
         payload = self._payload(method, path, query or {}, body, content_type, accept)
         for attempt in range(_RETRIES + 1):
+            began = self._clock.boot()
             try:
                 if self._fence is None or method == "GET":
                     answer = await self._transport.exchange(payload, repeatable=method == "GET")
@@ -154,6 +157,10 @@ class HttpClient:
                     answer = await self._transport.exchange(payload, repeatable=False, check=self._fence)
             except TransportError as error:
                 raise Unreachable(str(error), sent=isinstance(error, Interrupted)) from error
+            if isinstance(self._clock, ServerClock):
+                self._clock.note(answer.headers.get("date", ""), began)
+            if isinstance(self._clock, ServerClock):
+                self._clock.note(answer.headers.get("date", ""), began)
             if self._observe is not None:
                 self._observe(method, path, answer.status)
             wait = _find_wait(answer)

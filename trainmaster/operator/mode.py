@@ -47,6 +47,8 @@ from trainmaster.client.contract import Client
 from trainmaster.client.events import BufferedEventRecorder
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.client.server_time import ServerClock
+from trainmaster.client.server_time import ServerClock
 from trainmaster.client.view import View
 from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
@@ -343,7 +345,7 @@ def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, lo
 
 
 async def _run(config: ClusterConfig, settings: OperatorSettings) -> None:
-    clock = SystemClock()
+    clock = ServerClock(SystemClock())
     client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
     try:
         await work_until_stopped(client, settings, clock)
