@@ -1,12 +1,13 @@
 """The Client protocol over HTTP, for any Kubernetes API server including ours.
 
-Answers 429 and 503 with Retry-After are retried after the given time, as every Kubernetes client does. Every other
-error becomes the corresponding StatusError. A server that cannot be reached is `Unreachable`, also a StatusError, so
-that callers have only one exception to catch.
+Answers 429 and 503 with Retry-After are retried after the given time, as every Kubernetes client does, and less often
+the longer a server is busy. Every other error becomes the corresponding StatusError. A server that cannot be reached is
+`Unreachable`, also a StatusError, so that callers have only one exception to catch.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -32,12 +33,17 @@ from trainmaster.client.contract import (
 )
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
 from trainmaster.client.server_time import ServerClock
-from trainmaster.client.server_time import ServerClock
 from trainmaster.client.transport import Check, HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
+from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock, SystemClock
+from trainmaster.kit.ids import Ids
 from trainmaster.version import __version__
 
 _RETRIES = 10
+_PAUSES = BackoffPolicy(first=0.1, cap=10.0)
+"""The shortest pauses before a retry, for a server that allows one at once."""
+_SPREAD = 0.2
+"""The part by which a pause may be longer, so that callers who were refused together do not come again together."""
 _JSON = "application/json"
 _PARTIAL = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _PARTIAL_LIST = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -85,8 +91,15 @@ class HttpClient:
         identity: ActingIdentity | None = None,
         observe: Observe | None = None,
         check: Check | None = None,
+        ids: Ids | None = None,
+        patience: float | None = None,
     ) -> None:
+        """`ids` spreads retries. `patience`: seconds after which a request without an answer is given up, streams
+        excepted; None waits for as long as the connection exists, which a dead server behind a load balancer may keep
+        open for ever."""
         self._config = config
+        self._ids = ids
+        self._patience = patience
         self._fence = check
         self._observe = observe
         self._clock = clock or SystemClock()
@@ -151,14 +164,16 @@ class HttpClient:
         for attempt in range(_RETRIES + 1):
             began = self._clock.boot()
             try:
-                if self._fence is None or method == "GET":
-                    answer = await self._transport.exchange(payload, repeatable=method == "GET")
-                else:
-                    answer = await self._transport.exchange(payload, repeatable=False, check=self._fence)
+                async with asyncio.timeout(self._patience):
+                    if self._fence is None or method == "GET":
+                        answer = await self._transport.exchange(payload, repeatable=method == "GET")
+                    else:
+                        answer = await self._transport.exchange(payload, repeatable=False, check=self._fence)
             except TransportError as error:
                 raise Unreachable(str(error), sent=isinstance(error, Interrupted)) from error
-            if isinstance(self._clock, ServerClock):
-                self._clock.note(answer.headers.get("date", ""), began)
+            except TimeoutError as error:
+                text = f"no answer from {self._transport.server} within {self._patience:g} s"
+                raise Unreachable(text, sent=True) from error
             if isinstance(self._clock, ServerClock):
                 self._clock.note(answer.headers.get("date", ""), began)
             if self._observe is not None:
@@ -166,11 +181,16 @@ class HttpClient:
             wait = _find_wait(answer)
             if wait is None or attempt == _RETRIES:
                 break
-            await self._clock.sleep(wait)
+            await self._clock.sleep(self._lengthen(wait, attempt + 1))
         self.warnings.extend(_find_warning(text) for text in answer.warnings)
         if answer.status >= 400:
             raise _error_of(answer)
         return answer
+
+    def _lengthen(self, wait: float, attempt: int) -> float:
+        """How long to wait before a retry, if the server asks for at least `wait` seconds."""
+        pause = max(wait, _PAUSES.delay(attempt))
+        return pause if self._ids is None else pause * (1.0 + _SPREAD * self._ids.jitter())
 
     async def _object(self, method: str, path: str, query: Mapping[str, object], body: object = None) -> Object:
         raw = b"" if body is None else orjson.dumps(body)
@@ -292,6 +312,8 @@ class HttpClient:
             identity=identity,
             observe=self._observe,
             check=check,
+            ids=self._ids,
+            patience=self._patience,
         )
 
     async def close(self) -> None:
@@ -388,7 +410,7 @@ def _error_of(answer: HttpAnswer) -> StatusError:
 def _find_wait(answer: HttpAnswer) -> float | None:
     if answer.status in (429, 503):
         after = answer.headers.get("retry-after", "")
-        if after.isdigit():
+        if after.isascii() and after.isdecimal():
             return min(float(after), 60.0)
     return None
 

@@ -14,9 +14,11 @@ Invariant: a connection carries one exchange at a time and returns to the pool o
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
@@ -25,6 +27,15 @@ import httptools
 
 _STREAM_HIGH = 1024 * 1024
 _MAX_RESPONSE = 1024 * 1024 * 1024
+_SIGNS_OF_LIFE = {
+    (socket.SOL_SOCKET, "SO_KEEPALIVE"): 1,
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE"): 30,
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL"): 10,
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT"): 3,
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT"): 60_000,
+}
+"""A machine that dies closes no connection. With these options the kernel notices within a minute, also while a watch
+waits for an event that would never come."""
 
 Check = Callable[[], None]
 """Raises if the request must not be sent."""
@@ -75,6 +86,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport has the methods of asyncio.Transport, but is not an instance of it.
         self._transport = cast(asyncio.Transport, transport)
+        _ask_for_signs_of_life(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         self.started = True
@@ -192,6 +204,16 @@ class _Connection(asyncio.Protocol):
         self.reusable = False
         if self._transport is not None:
             self._transport.abort()
+
+
+def _ask_for_signs_of_life(sock: socket.socket | None) -> None:
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for (level, name), value in _SIGNS_OF_LIFE.items():
+        # Not every system has all of them.
+        if hasattr(socket, name):
+            with suppress(OSError):
+                sock.setsockopt(level, getattr(socket, name), value)
 
 
 class Stream:

@@ -48,7 +48,6 @@ from trainmaster.client.events import BufferedEventRecorder
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.server_time import ServerClock
-from trainmaster.client.server_time import ServerClock
 from trainmaster.client.view import View
 from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
@@ -92,6 +91,8 @@ from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 75.0
+"""Seconds within which an API server must answer; it gives up a request itself after 60."""
 POD_GROUPS = (COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS)
 """Each is served only if its scheduler is installed."""
 OPTIONAL = (*POD_GROUPS, PRIORITY_CLASSES, HORIZONTAL_POD_AUTOSCALERS, EVENTS)
@@ -346,7 +347,8 @@ def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, lo
 
 async def _run(config: ClusterConfig, settings: OperatorSettings) -> None:
     clock = ServerClock(SystemClock())
-    client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
+    agent = f"trainmaster-operator/{__version__}"
+    client = HttpClient(config, clock=clock, user_agent=agent, ids=SystemIds(), patience=PATIENCE)
     try:
         await work_until_stopped(client, settings, clock)
     finally:
