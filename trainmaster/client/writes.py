@@ -60,6 +60,13 @@ class WriteRefusal:
     write: Write
     error: StatusError
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether the name belongs to an object that the view does not show. Not every 409 says that: a quota that
+        many requests change at once also answers it."""
+        is_reported = isinstance(self.write, Create) and self.write.existing == "report"
+        return is_reported and isinstance(self.error, AlreadyExists)
+
 
 class Version(NamedTuple):
     gvr: GVR

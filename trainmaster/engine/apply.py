@@ -56,7 +56,7 @@ def apply_one_by_one(client: Client, learn: Learn | None = None) -> Apply:
 def is_passing(refusal: WriteRefusal) -> bool:
     """Whether the view was stale or the server busy, so that a retry after reading again may succeed."""
     error, write = refusal.error, refusal.write
-    if isinstance(write, Create) and (error.code == 404 or (error.code == 409 and write.existing == "report")):
+    if isinstance(write, Create) and (error.code == 404 or refusal.is_taken):
         # The kind is not served, the namespace is gone, or the name is taken: retrying does not help.
         return False
     return error.code in (404, 409, 410, 429) or error.code >= 500

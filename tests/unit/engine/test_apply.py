@@ -14,6 +14,7 @@ from trainmaster.engine.apply import is_passing
 pytestmark = pytest.mark.unit
 
 CREATE = Create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": "b"}})
+UNSEEN = Create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": "b"}}, existing="report")
 PATCH = Patch(CONFIG_MAPS, "b", "a", {})
 DELETE = Delete(CONFIG_MAPS, "b", "a")
 
@@ -25,6 +26,8 @@ DELETE = Delete(CONFIG_MAPS, "b", "a")
         pytest.param(DELETE, status.not_found(CONFIG_MAPS, "a"), True, id="what was to be deleted is gone"),
         pytest.param(CREATE, status.not_found(CONFIG_MAPS, "a"), False, id="the kind or the namespace is missing"),
         pytest.param(CREATE, status.already_exists(CONFIG_MAPS, "a"), True, id="it exists already"),
+        pytest.param(UNSEEN, status.already_exists(CONFIG_MAPS, "a"), False, id="the name is taken"),
+        pytest.param(UNSEEN, status.conflict(CONFIG_MAPS, "a"), True, id="a quota was being changed"),
         pytest.param(PATCH, StatusError(409, "Conflict", "x"), True, id="somebody was faster"),
         pytest.param(CREATE, Unreachable("x", sent=True), True, id="no answer came"),
         pytest.param(CREATE, StatusError(429, "TooManyRequests", "x"), True, id="too many requests"),

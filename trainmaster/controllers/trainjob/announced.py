@@ -64,7 +64,7 @@ def _announce(snapshot: Create, names: str) -> Create:
 def explain_taken(view: View, trainjob: TrainJob, refusal: WriteRefusal) -> tuple[Waiting, Write | None] | None:
     """Why the job waits, and the write that takes the announcement back; None for a refusal of another kind."""
     write = refusal.write
-    if not isinstance(write, Create) or write.existing != "report" or refusal.error.code != 409:
+    if not isinstance(write, Create) or not refusal.is_taken:
         return None
     snapshot = view.find(CONFIG_MAPS, trainjob.namespace, snapshots.get_name(trainjob.raw))
     change = {"metadata": {"annotations": {ANNOTATION: None}}}
