@@ -23,6 +23,7 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.resources import EVENTS
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.client.contract import Client, PatchType
+from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock, format_micro_time, format_time
 from trainmaster.kit.scopes import Scope
 
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 LONGEST_MESSAGE = 1024
 """Upstream's limit for an event's text."""
 _LONGEST_REASON = 128
+_RETRY, _RETRIES = BackoffPolicy(first=0.2, cap=1.0), 3
+_PASSING = (409, 429)
 
 
 @dataclass(slots=True)
@@ -121,7 +124,7 @@ class BufferedEventRecorder:
                 key = next(iter(self._pending))
                 pending = self._pending.pop(key)
                 try:
-                    await self._write(pending)
+                    await self._write_patiently(pending)
                 except (StatusError, OSError) as error:
                     # A namespace at its quota of events is not worth an entry in the server's log.
                     refused = isinstance(error, StatusError) and error.code == 403
@@ -131,6 +134,18 @@ class BufferedEventRecorder:
                         extra={"action": "events.lost", "reason": pending.event["reason"], "error": str(error)},
                     )
             self._idle.set()
+
+    async def _write_patiently(self, pending: _Pending) -> None:
+        """Others wait meanwhile, so not for long."""
+        pauses = Backoff(_RETRY)
+        while True:
+            try:
+                await self._write(pending)
+                return
+            except StatusError as error:
+                if pauses.failures == _RETRIES or not (error.code in _PASSING or error.code >= 500):
+                    raise
+            await self._clock.sleep(pauses.next())
 
     async def _write(self, pending: _Pending) -> None:
         await write_event(self._client, pending.event, count=pending.count, last=pending.last)

@@ -32,12 +32,15 @@ def make_object(name: str, version: int, *, namespace: str = "a", owner: str = "
 
 
 class ScriptedWatch:
-    """Plays its events, then raises `error` or ends; waits for ever when `hang`."""
+    """Plays its events, then raises `error` or ends, after some seconds; waits for ever when `hang`."""
 
-    def __init__(self, events: Sequence[WatchEvent], error: Exception | None = None, *, hang: bool = False) -> None:
+    def __init__(
+        self, events: Sequence[WatchEvent], error: Exception | None = None, *, hang: bool = False, seconds: float = 0.0
+    ) -> None:
         self._events = list(events)
         self._error = error
         self._hang = hang
+        self._seconds = seconds
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,6 +61,7 @@ class ScriptedWatch:
             raise self._error
         if self._hang:
             await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(self._seconds)
         raise StopAsyncIteration
 
 
@@ -70,6 +74,7 @@ class FakeClient:
         self.list_calls: list[ListOptions] = []
         self.watch_calls: list[WatchOptions] = []
         self.stored: dict[tuple[str, str], Object] = {}
+        self.create_calls = 0
         self.create_error: Exception | None = None
         self.created: list[Object] = []
 
@@ -94,6 +99,7 @@ class FakeClient:
         name: str = "",
         options: WriteOptions = WriteOptions(),  # noqa: B008
     ) -> Object:
+        self.create_calls += 1
         if self.create_error is not None:
             raise self.create_error
         key = (namespace, obj["metadata"]["name"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tests.unit.client.fake import FakeClient, make_object
 from trainmaster.api import status
+from trainmaster.api.status import StatusError
 from trainmaster.client.events import BufferedEventRecorder
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -117,3 +119,33 @@ def test_a_server_that_refuses_events_stops_nothing() -> None:
 
     run(client, check)
     assert [event["message"] for event in client.created] == ["kept"]
+
+
+@pytest.mark.parametrize("code", [409, 429, 500, 503])
+def test_an_event_that_a_server_could_not_take_at_once_is_stored_a_moment_later(code: int) -> None:
+    client = FakeClient()
+    client.create_error = StatusError(code, "", "not now")
+
+    async def check(recorder: BufferedEventRecorder) -> None:
+        recorder.record(make_object("p", 7), "R", "kept")
+        await asyncio.sleep(0.5)
+        client.create_error = None
+        await recorder.flush()
+
+    run(client, check)
+    assert [event["message"] for event in client.created] == ["kept"]
+
+
+def test_a_server_that_is_away_for_long_costs_an_event_four_attempts() -> None:
+    client = FakeClient()
+    client.create_error = status.unavailable("down")
+    attempts = 0
+
+    async def check(recorder: BufferedEventRecorder) -> None:
+        nonlocal attempts
+        recorder.record(make_object("p", 7), "R", "lost")
+        await recorder.flush()
+        attempts = client.create_calls
+
+    run(client, check)
+    assert attempts == 4 and client.created == []
