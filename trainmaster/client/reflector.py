@@ -22,8 +22,11 @@ log = logging.getLogger(__name__)
 
 _PAGE = 500
 _WATCH_SECONDS = 300.0
-_GRACE_SECONDS = 30.0
-"""How long after the server should have ended a watch a dead connection is given up."""
+_SILENT_SECONDS = 90.0
+"""After this long without an event a watch is begun anew where it was: its server may be dead behind a load balancer
+that keeps the connection. Servers send bookmarks every minute."""
+_SHORT_SECONDS = 1.0
+"""A watch that ends without an event after less than this was not worth beginning."""
 
 
 class SelectedFields(str):
@@ -138,16 +141,22 @@ class Reflector:
             timeout_seconds=_WATCH_SECONDS,
             metadata_only=self.scope.metadata_only,
         )
-        heard = False
-        async with (
-            asyncio.timeout(_WATCH_SECONDS + _GRACE_SECONDS),
-            self._client.watch(self.scope.gvr, self.scope.namespace, options) as events,
-        ):
-            async for event in events:
-                heard = True
-                backoff.reset()
-                self._take(event)
-        if not heard:
+        began, heard, loop = self._clock.monotonic(), False, asyncio.get_running_loop()
+        try:
+            async with (
+                asyncio.timeout(_SILENT_SECONDS) as silence,
+                self._client.watch(self.scope.gvr, self.scope.namespace, options) as events,
+            ):
+                async for event in events:
+                    heard = True
+                    backoff.reset()
+                    silence.reschedule(loop.time() + _SILENT_SECONDS)
+                    self._take(event)
+        except TimeoutError:
+            log.debug("no event for long, watching anew", extra={"resource": self.scope.gvr.qualified})
+        if heard or self._clock.monotonic() - began >= _SHORT_SECONDS:
+            backoff.reset()
+        else:
             # Back off if the server ends every watch immediately.
             await self._clock.sleep(backoff.next())
 

@@ -225,3 +225,46 @@ def test_a_connection_that_died_silently_is_given_up() -> None:
         assert names(cache.list(PODS)) == ["p"]
 
     run(client, check)
+
+
+def test_a_watch_that_was_quiet_until_it_ended_is_resumed_at_once() -> None:
+    """However many of them there were before: a quiet kind must not be noticed late because it was quiet."""
+    client = FakeClient()
+    client.lists = [ObjectList([], "10")]
+    client.watches = [ScriptedWatch([], seconds=80.0) for _ in range(12)]
+
+    async def check(cache: WatchCache) -> None:
+        await asyncio.sleep(12 * 80.0 + 0.5)
+        assert len(client.watch_calls) == 13 and len(client.list_calls) == 1
+
+    run(client, check)
+
+
+def test_a_watch_that_is_ended_immediately_is_begun_less_and_less_often() -> None:
+    client = FakeClient()
+    client.lists = [ObjectList([], "10")]
+    client.watches = [ScriptedWatch([]) for _ in range(100)]
+
+    async def check(cache: WatchCache) -> None:
+        await asyncio.sleep(60.0)
+        assert 5 <= len(client.watch_calls) <= 12 and len(client.list_calls) == 1
+
+    run(client, check)
+
+
+def test_a_silent_watch_is_begun_anew_where_it_was() -> None:
+    """The machine of its server died behind a load balancer, which keeps the connection open."""
+    client = FakeClient()
+    client.lists = [ObjectList([], "10")]
+    client.watches = [
+        ScriptedWatch([WatchEvent("ADDED", make_object("p", 11))], hang=True),
+        ScriptedWatch([WatchEvent("ADDED", make_object("q", 12))], hang=True),
+    ]
+
+    async def check(cache: WatchCache) -> None:
+        await asyncio.sleep(100.0)
+        assert names(cache.list(PODS)) == ["p", "q"]
+        assert [call.resource_version for call in client.watch_calls] == ["10", "11"]
+        assert len(client.list_calls) == 1
+
+    run(client, check)
