@@ -28,7 +28,8 @@ from tests.seam.test_v1 import make_identity
 from tests.support.prepared import copy_runtimes
 from trainmaster.api import tenancy
 from trainmaster.api.declaring import catalogue
-from trainmaster.api.lifecycle.term_names import TTL_ANNOTATION
+from trainmaster.api.labels import QUEUE_NAME
+from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, TTL_ANNOTATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     MUTATING_WEBHOOK_CONFIGURATIONS,
@@ -340,6 +341,7 @@ def test_while_no_webhook_answers_jobs_run_are_suspended_resumed_and_deleted(sit
             v1_job["metadata"]["namespace"] = namespace
             await client.create(PYTORCH.gvr, v1_job, namespace)
             await create(client, CASES["a runtime that nobody uses"].objects[0], namespace)
+            await stage.submit(make_trainjob(name="older", suspend=True, annotations={"a": "b"}))
             site.install(replace(site.plan, url=f"https://127.0.0.1:{free_port()}"))
             refusal = await wait(lambda: refuse(client, namespace))
             assert refusal is not None
@@ -349,7 +351,8 @@ def test_while_no_webhook_answers_jobs_run_are_suspended_resumed_and_deleted(sit
             await stage.edit(TRAIN_JOBS, "running", {"spec": {"suspend": True}})
             await stage.edit(TRAIN_JOBS, "waiting", {"spec": {"suspend": False}, "metadata": {"labels": {"a": "b"}}})
             await wait_until_gone(client, namespace, "waiting")
-            await client.delete(TRAIN_JOBS, "running", namespace)
+            for name in ("running", "older"):
+                await client.delete(TRAIN_JOBS, name, namespace)
 
     async def rest() -> None:
         return None
@@ -376,6 +379,7 @@ async def check_conditions(client: Any, namespace: str) -> None:
     ours, others = ({"metadata": {"annotations": {key: "1"}}} for key in (TTL_ANNOTATION, "example.com/note"))
     label = {"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/kept"]}}
     suspended = {"spec": {"runPolicy": {"suspend": False}}}
+    queue = {"metadata": {"labels": {QUEUE_NAME: "team"}}}
     seen = {
         "annotation of ours": await is_sent(TRAIN_JOBS, "running", ours),
         "annotation of others": await is_sent(TRAIN_JOBS, "running", others),
@@ -383,6 +387,8 @@ async def check_conditions(client: Any, namespace: str) -> None:
         "TTL": await is_sent(TRAIN_JOBS, "running", {"spec": {"ttlSecondsAfterFinished": 5}}),
         "suspended": await is_sent(TRAIN_JOBS, "running", {"spec": {"suspend": True}}),
         "both": await is_sent(TRAIN_JOBS, "running", {"spec": {"suspend": True, "ttlSecondsAfterFinished": 5}}),
+        "queue": await is_sent(TRAIN_JOBS, "running", queue),
+        "queue for older shapes": await is_sent(TRAIN_JOBS, "older", queue),
         "runtime's label": await is_sent(TRAINING_RUNTIMES, "own", label),
         "runtime's spec": await is_sent(TRAINING_RUNTIMES, "own", {"spec": {"ttlSecondsAfterFinished": 5}}),
         "v1 suspended": await is_sent(PYTORCH.gvr, "a", suspended),
@@ -390,7 +396,7 @@ async def check_conditions(client: Any, namespace: str) -> None:
         "v1 label": await is_sent(PYTORCH.gvr, "a", label),
     }
     assert {what for what, sent in seen.items() if sent} == {
-        "annotation of ours", "TTL", "both", "runtime's spec", "v1 TTL",
+        "annotation of ours", "TTL", "both", "queue for older shapes", "runtime's spec", "v1 TTL",
     }  # fmt: skip
     with pytest.raises(StatusError, match="failed calling webhook"):
         await client.delete(TRAINING_RUNTIMES, "own", namespace)
@@ -427,6 +433,31 @@ async def wait_until_gone(client: Client, namespace: str, name: str) -> None:
         await wait(is_gone)
     except TimeoutError:
         raise AssertionError(f"still there: {seen[-1]}") from None
+
+
+def test_terms_that_a_client_drops_come_back(site: AdmissionSite) -> None:
+    """Which writes are sent is decided by the conditions; a job whose author says nothing about terms is not."""
+
+    async def play(client: Client, namespace: str) -> None:
+        terms: dict[str, Any] = {"ttlSecondsAfterFinished": 5, "activeDeadlineSeconds": 60}
+        obj = make_trainjob(name="mirrored", suspend=True, **terms)
+        made = await client.create(TRAIN_JOBS, {**obj, "metadata": {"name": "mirrored"}}, namespace)
+        mirrored = {TTL_ANNOTATION: "5", DEADLINE_ANNOTATION: "60"}
+        assert made["metadata"]["annotations"] == mirrored
+        dropped = {**made, "spec": {key: value for key, value in made["spec"].items() if key not in terms}}
+        again = await client.update(TRAIN_JOBS, dropped, namespace)
+        assert (again["spec"], again["metadata"]["annotations"]) == (made["spec"], mirrored)
+        changes = {"spec": {"ttlSecondsAfterFinished": 9}}, {"metadata": {"annotations": {TTL_ANNOTATION: "7"}}}
+        for patch in changes:
+            changed = await client.patch(TRAIN_JOBS, "mirrored", PatchType.MERGE, patch, namespace)
+            assert changed["metadata"]["annotations"][TTL_ANNOTATION] == "9"
+        removal = {"spec": {"ttlSecondsAfterFinished": None}, "metadata": {"annotations": {TTL_ANNOTATION: None}}}
+        removed = await client.patch(TRAIN_JOBS, "mirrored", PatchType.MERGE, removal, namespace)
+        assert "ttlSecondsAfterFinished" not in removed["spec"]
+        assert removed["metadata"]["annotations"] == {DEADLINE_ANNOTATION: "60"}
+        await client.delete(TRAIN_JOBS, "mirrored", namespace)
+
+    asyncio.run(ask_cluster(site, play))
 
 
 def test_most_answers_were_those_of_webhooks(

@@ -98,6 +98,8 @@ Pod. The formats are in `api.devices`; the node turns the latter into environmen
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation on Pods that represent components of the control plane, which run elsewhere. The scheduler and the node
 ignore such Pods."""
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+"""Label on TrainJobs, by their author: the LocalQueue of Kueue in which the job waits to be started."""
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """Label on all objects that the REST API creates: `trainmaster-rest`."""
 USER = "trainmaster.dev/user"

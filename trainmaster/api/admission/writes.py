@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 from trainmaster.api.admission import runtimes, trainjobs
 from trainmaster.api.admission.contract import Findings, Lookup
+from trainmaster.api.admission.queues import check_queued
 from trainmaster.api.declaring.kinds import Kind
 from trainmaster.api.fields import FieldError
+from trainmaster.api.lifecycle.mirrors import mirror_terms
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import check_annotations, check_enforced, find_ttl
 from trainmaster.api.meta import Fields, Object
@@ -34,11 +36,13 @@ def get_webhook(kind: Kind, role: str = "validator") -> str:
     return f"{role}.{kind.singular}.{group}"
 
 
-def complete(kind: Kind, new: Object, old: Object | None, now: str) -> None:
+def complete(kind: Kind, new: Object, old: Object | None, now: str, *, embedded: bool) -> list[str]:
     """Fills in what only an admission step can, in place; the object has not been validated yet. `old` is spelled like
-    `new`."""
-    if kind.gvr == TRAIN_JOBS:
-        trainjobs.stamp_times(new, old, now)
+    `new`. Returns warnings."""
+    if kind.gvr != TRAIN_JOBS:
+        return []
+    trainjobs.stamp_times(new, old, now)
+    return [] if embedded else mirror_terms(new, old)
 
 
 def examine(kind: Kind, new: Object, old: Object | None, lookup: Lookup, *, embedded: bool) -> Findings:
@@ -47,9 +51,14 @@ def examine(kind: Kind, new: Object, old: Object | None, lookup: Lookup, *, embe
         return _examine_v1_job(BY_KIND[kind.kind], new, old, lookup, embedded=embedded)
     if kind.gvr != TRAIN_JOBS:
         return runtimes.admit_runtime(new, old)
-    if old is None:
-        return trainjobs.admit_create(new, lookup, embedded=embedded)
-    return trainjobs.admit_update(new, old, lookup)
+    findings = (
+        trainjobs.admit_create(new, lookup, embedded=embedded)
+        if old is None
+        else trainjobs.admit_update(new, old, lookup)
+    )
+    if not embedded:
+        findings.errors += check_queued(new, old)
+    return findings
 
 
 def _examine_v1_job(

@@ -23,6 +23,8 @@ from trainmaster.api.schemas import load
 from trainmaster.api.training.steps import get_runtime_spec, list_jobs
 
 SHAPES = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
+OLDER = ("podSpecOverrides", "podTemplateOverrides", "labels", "annotations")
+"""The fields of a TrainJob's spec that Trainer 2.2 and later do not have."""
 _JOB = "io.k8s.api.batch.v1.Job"
 """A Job template has the fields of a Job, and so its merge keys."""
 _METADATA = ("labels", "annotations")
@@ -87,6 +89,28 @@ def merge_jobs(spec: Object, trainjob: Mapping[str, Any]) -> Object:
                 template = strategic.merge(template, _drop_nothing(patch.template), node)
         jobs.append({**job, "template": template})
     return {**spec, "replicatedJobs": jobs}
+
+
+def build_equivalent(trainjob: Mapping[str, Any], manager: str) -> Object:
+    """One runtime patch that says the same as the older shapes, if it comes before the job's own patches."""
+    from trainmaster.api.patches import strategic  # noqa: PLC0415 - few jobs have patches
+
+    spec = trainjob.get("spec") or {}
+    older = {"spec": {name: spec[name] for name in OLDER if name in spec}}
+    node = load(_JOB)
+    jobs: dict[str, Object] = {}
+    for patch in list_job_patches(older):
+        template = _drop_nothing(patch.template)
+        pod = template["spec"]["template"]
+        if not pod.get("metadata"):
+            pod.pop("metadata", None)
+        jobs[patch.job] = strategic.merge(jobs.get(patch.job, {}), template, node)
+    template = {"metadata": {name: spec[name] for name in _METADATA if spec.get(name)}}
+    if not template["metadata"]:
+        template = {}
+    if jobs:
+        template["spec"] = {"replicatedJobs": [{"name": name, "template": jobs[name]} for name in jobs]}
+    return {"manager": manager, "trainingRuntimeSpec": {"template": template}}
 
 
 def merge_metadata(trainjob: Mapping[str, Any], runtime: Mapping[str, Any]) -> Object:

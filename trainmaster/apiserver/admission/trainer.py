@@ -32,7 +32,9 @@ class TrainerAdmission(Plugin):
         return writes.has_rules(kind) and operation is not DELETE
 
     def mutate(self, attributes: Attributes) -> None:
-        writes.complete(attributes.kind, attributes.new, _respell_old(attributes), self._state.now())
+        old, now = _respell_old(attributes), self._state.now()
+        warnings = writes.complete(attributes.kind, attributes.new, old, now, embedded=self.embedded)
+        attributes.call.warnings.extend(warnings)
 
     def validate(self, attributes: Attributes) -> None:
         kind, old = attributes.kind, _respell_old(attributes)

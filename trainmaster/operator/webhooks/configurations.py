@@ -18,10 +18,12 @@ from trainmaster.api.admission.reserved import MASTERS
 from trainmaster.api.admission.writes import RUNTIMES, get_webhook
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.declaring.kinds import Kind
-from trainmaster.api.lifecycle import policy
+from trainmaster.api.labels import QUEUE_NAME
+from trainmaster.api.lifecycle import mirrors, policy
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.tenancy import TENANT
+from trainmaster.api.training.overrides import OLDER
 from trainmaster.api.v1jobs.frameworks import BY_KIND, GROUP
 from trainmaster.jobs.models.v1jobs import V1Job
 
@@ -145,11 +147,20 @@ def _find_gap(kind: Kind) -> str:
     if kind.group != GROUP:
         field, old = "runtimePatches", _read_spec("oldObject")
         changed = f"request.operation != 'UPDATE' || !('{field}' in {old}) || {new}.{field} != {old}.{field}"
-        return f"'{field}' in {new} && ({changed})"
+        return f"'{field}' in {new} && ({changed}) || {_changes_terms(new, old)}"
     replicas = BY_KIND[kind.kind].replicas_field
     run_policy = f"{new}.runPolicy"
     unset = f"type({run_policy}) == map && !('suspend' in {run_policy})"
     return f"'{replicas}' in {new} && (!('runPolicy' in {new}) || {unset})"
+
+
+def _changes_terms(new: str, old: str) -> str:
+    """Terms are mirrored into annotations of ours, and put back if a client drops them."""
+    names = f"[{', '.join(repr(name) for name in mirrors.FIELDS)}]"
+    changed = f"{names}.exists(k, (k in {new}) != (k in {old}) || (k in {new} && {new}[k] != {old}[k]))"
+    present = f"{names}.exists(k, k in {new})"
+    update = f"{changed} || ({present} && {_differs_in_our_annotations()})"
+    return f"(request.operation != 'UPDATE' ? {present} : ({update}))"
 
 
 def _build_validating(plan: WebhookPlan, kind: Kind) -> Object:
@@ -202,9 +213,17 @@ def _list_spec_changes(kind: Kind) -> list[str]:
         return [_differs("spec")]
     new, old = _read_spec("object"), _read_spec("oldObject")
     if kind.group != GROUP:
-        return [_differs_beside(new, old, "suspend")]
+        return [_differs_beside(new, old, "suspend"), _gets_queue(new)]
     new_policy, old_policy = (f"{spec}.?runPolicy.orValue({{}})" for spec in (new, old))
     return [_differs_beside(new, old, "runPolicy"), _differs_beside(new_policy, old_policy, "suspend")]
+
+
+def _gets_queue(new: str) -> str:
+    """A job with what Kueue drops may not get a queue later either."""
+    labels = [f"{name}.metadata.?labels.orValue({{}})" for name in ("object", "oldObject")]
+    gets = f"('{QUEUE_NAME}' in {labels[0]} && !('{QUEUE_NAME}' in {labels[1]}))"
+    dropped = ", ".join(repr(name) for name in OLDER)
+    return f"({gets} && [{dropped}].exists(k, k in {new}))"
 
 
 def _read_spec(name: str) -> str:

@@ -59,8 +59,9 @@ class Examiner:
             return ReviewVerdict()
         new = deepcopy(review.new)
         kind.default(new)
-        writes.complete(kind, new, _respell_old(kind, review), format_time(self._clock.now()))
-        return ReviewVerdict(patch=list(list_changes(review.new, new)))
+        now = format_time(self._clock.now())
+        warnings = writes.complete(kind, new, _respell_old(kind, review), now, embedded=False)
+        return ReviewVerdict(warnings=warnings, patch=list(list_changes(review.new, new)))
 
     async def examine(self, review: Review) -> ReviewVerdict:
         if review.gvr == CONFIG_MAPS:

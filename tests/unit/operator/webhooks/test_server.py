@@ -323,7 +323,8 @@ def bend(value: Any) -> list[Object]:
             {**JOB, "spec": shape},
             {**JOB, "metadata": {"name": "a", "namespace": "default", "annotations": shape}},
         ]
-        for name in ("runtimeRef", "trainer", "runtimePatches", "podTemplateOverrides", "initializer", "labels"):
+        names = ("runtimeRef", "trainer", "runtimePatches", "podTemplateOverrides", "initializer", "labels")
+        for name in (*names, "cleanupPolicy", "ttlSecondsAfterFinished"):
             found.append({**JOB, "spec": {**JOB["spec"], name: shape}})
     return found
 
