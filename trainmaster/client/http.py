@@ -8,6 +8,7 @@ the longer a server is busy. Every other error becomes the corresponding StatusE
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
@@ -37,6 +38,7 @@ from trainmaster.client.transport import Check, HttpAnswer, Interrupted, Stream,
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids
+from trainmaster.kit.pace import Pace
 from trainmaster.version import __version__
 
 _RETRIES = 10
@@ -101,6 +103,7 @@ class HttpClient:
         self._ids = ids
         self._patience = patience
         self._fence = check
+        self._pace: Pace | None = None
         self._observe = observe
         self._clock = clock or SystemClock()
         self._user_agent = user_agent
@@ -162,6 +165,8 @@ class HttpClient:
         on."""
         payload = self._payload(method, path, query or {}, body, content_type, accept)
         for attempt in range(_RETRIES + 1):
+            if self._pace is not None:
+                await self._pace.wait()
             began = self._clock.boot()
             try:
                 async with asyncio.timeout(self._patience):
@@ -296,25 +301,29 @@ class HttpClient:
         """Every answer over HTTP is durable."""
 
     def as_user(self, identity: ActingIdentity) -> HttpClient:
-        return self._derive(identity, self._fence)
+        made = self._derive()
+        made._identity = identity
+        return made
 
     def fenced(self, check: Check) -> HttpClient:
         """The same server and user. `check` is called right before each write is sent, and raises StatusError if it
         must not be; reads are not checked."""
-        return self._derive(self._identity, check)
+        made = self._derive()
+        made._fence = check
+        return made
 
-    def _derive(self, identity: ActingIdentity | None, check: Check | None) -> HttpClient:
-        return HttpClient(
-            self._config,
-            clock=self._clock,
-            user_agent=self._user_agent,
-            transport=self._transport,
-            identity=identity,
-            observe=self._observe,
-            check=check,
-            ids=self._ids,
-            patience=self._patience,
-        )
+    def paced(self, pace: Pace) -> HttpClient:
+        """The same server and user. Requests wait for their turn; a watch is opened at once."""
+        made = self._derive()
+        made._pace = pace
+        return made
+
+    def _derive(self) -> HttpClient:
+        made = copy.copy(self)
+        made._shared = True
+        made._head, made._head_token = "", None
+        made.warnings = deque(maxlen=self.warnings.maxlen)
+        return made
 
     async def close(self) -> None:
         if not self._shared:

@@ -1,4 +1,4 @@
-"""A client that may not write any more sends nothing, however long a write has waited before."""
+"""A client that may not write any more sends nothing, however long a write has waited before; one with a pace waits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import StatusError
+from trainmaster.client.contract import ActingIdentity
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.transport import HttpAnswer, Transport, _Connection
+from trainmaster.kit.pace import Pace
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 
 pytestmark = pytest.mark.unit
@@ -97,5 +99,20 @@ def test_a_write_that_is_to_be_repeated_later_is_not_repeated_once_it_is_too_lat
         with pytest.raises(StatusError, match="too late"):
             await write
         assert server.sent == ["POST"]
+
+    run_virtual(main())
+
+
+def test_requests_of_a_paced_client_wait_for_their_turn_and_those_of_others_do_not() -> None:
+    async def main() -> None:
+        server, clock = Server(), VirtualClock()
+        server.open.set()
+        client = HttpClient(ClusterConfig("http://server"), clock=clock, transport=server)
+        paced = client.paced(Pace(clock, per_second=1.0, burst=1)).as_user(ActingIdentity("somebody"))
+        for number in range(3):
+            await paced.get(CONFIG_MAPS, "a", "default")
+            assert clock.monotonic() == number
+        await client.get(CONFIG_MAPS, "a", "default")
+        assert clock.monotonic() == 2
 
     run_virtual(main())
