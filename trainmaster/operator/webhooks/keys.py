@@ -193,9 +193,7 @@ class MountedKeys:
 
     @property
     def expires(self) -> datetime | None:
-        from cryptography import x509  # noqa: PLC0415 - takes a while, and few operators have such a directory
-
-        return x509.load_pem_x509_certificate(self._served[0].encode()).not_valid_after_utc
+        return tls.read_end(self._served[0])
 
     def _read(self) -> tuple[str, str]:
         return (self._directory / "tls.crt").read_text(), (self._directory / "tls.key").read_text()
