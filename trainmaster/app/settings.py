@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from trainmaster.api.formats import quantity
 from trainmaster.apiserver.http.limits import ApiLimits
+from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.edge.addresses import parse_network
 from trainmaster.kit.addresses import is_private
 from trainmaster.shim.sandbox.egress import split_entry
@@ -26,6 +28,11 @@ from trainmaster.shim.sandbox.egress import split_entry
 PREFIX = "TRAINMASTER_"
 # Variables that are read elsewhere: the home, the settings file, crash tests. They are not settings.
 RESERVED = frozenset({"TRAINMASTER_HOME", "TRAINMASTER_CONFIG", "TRAINMASTER_FAILPOINTS"})
+# What Kubernetes sets in Pods for each Service of their namespace: those of a Service `trainmaster-operator` begin as
+# the settings of the operator do.
+_SERVICE_LINK = re.compile(
+    r"(.+?)_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
 
 Source = str
 """Where a value came from, as text: "default", "file PATH", "environment NAME", "flag --name"."""
@@ -255,6 +262,7 @@ class Settings:
     history: History = field(default_factory=History)
     jobs: JobSettings = field(default_factory=JobSettings)
     progress: ProgressOptions = field(default_factory=ProgressOptions)
+    operator: OperatorOptions = field(default_factory=OperatorOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +304,21 @@ _MAY_BE_ZERO = frozenset(
         "node.cpus",
         "node.memory_mib",
         "node.gpus",
+        "operator.health_port",
+        "operator.metrics_port",
+        "operator.requests_per_second",
     }
 )
 # Smaller limits would refuse writes of the server itself.
 _MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000, "node.overcommit": 1}
 # json_depth: the JSON writer cannot write deeper objects.
-_MAXIMA = {"server.port": 65535, "rest.port": 65535, "limits.json_depth": 200, "node.overcommit": 100}
+_MAXIMA = {
+    "server.port": 65535,
+    "rest.port": 65535,
+    "limits.json_depth": 200,
+    "node.overcommit": 100,
+    **{f"operator.{name}_port": 65535 for name in ("progress", "webhook", "health", "metrics")},
+}
 
 
 # Values that earlier versions accepted.
@@ -450,12 +467,12 @@ def read_file(file: Path | None, known: Mapping[str, Setting], *, required: bool
 
 def read_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -> dict[str, str]:
     """Reads TRAINMASTER_GROUP_FIELD. Variables that look like a setting but match none are refused; variables that we
-    set in Pods (such as TRAINMASTER_OUTPUT_DIR) are ignored."""
+    set in Pods (such as TRAINMASTER_OUTPUT_DIR), and those that Kubernetes sets there for Services, are ignored."""
     by_variable = {setting.variable: key for key, setting in known.items()}
     groups = {key.partition(".")[0].upper() for key in known}
     found = {}
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable in RESERVED:
+        if not variable.startswith(PREFIX) or variable in RESERVED or _is_service_link(variable, environ):
             continue
         if variable in by_variable:
             found[by_variable[variable]] = text
@@ -464,6 +481,11 @@ def read_environment(environ: Mapping[str, str], known: Mapping[str, Setting]) -
         if near or variable.removeprefix(PREFIX).split("_")[0] in groups:
             raise SettingsError(f"environment: there is no setting {variable}{_nearest(variable, by_variable)}")
     return found
+
+
+def _is_service_link(variable: str, environ: Mapping[str, str]) -> bool:
+    match = _SERVICE_LINK.fullmatch(variable)
+    return match is not None and f"{match[1]}_SERVICE_HOST" in environ
 
 
 def _list_close(word: str, candidates: typing.Iterable[str], cutoff: float) -> list[str]:

@@ -68,6 +68,13 @@ class Reflector:
         """Set once everything has been listed completely."""
         self.resource_version = ""
         """The version that the collection has reached."""
+        self.failing_since: float | None = None
+        """In boot time, when it last began to fail; None while it is listed and watched. A watch that ends, as all do
+        after some minutes, does not count as long as the next one begins."""
+        self.trouble = ""
+        """Why it fails."""
+        self.refused = 0
+        """The status code, if it fails because of a Status."""
 
     async def run(self) -> NoReturn:
         backoff = Backoff(BackoffPolicy(first=0.1, cap=30.0, jitter=0.3), self._ids)
@@ -95,11 +102,21 @@ class Reflector:
         extra = {"action": "cache.retry", "resource": resource, "error": str(error)}
         log.warning("watch broke, trying again", extra=extra)
         if self.scope.optional and isinstance(error, StatusError) and error.code == 403:
+            self._note_success()
             self.synced.set()
+            return
+        if self.failing_since is None:
+            self.failing_since = self._clock.boot()
+        self.trouble = str(error) or "the server does not answer"
+        self.refused = error.code if isinstance(error, StatusError) else 0
+
+    def _note_success(self) -> None:
+        self.failing_since, self.trouble, self.refused = None, "", 0
 
     def _lose(self) -> None:
         if self.scope.optional:
             self._collection.replace((), self.scope.namespace)
+            self._note_success()
             self.synced.set()
         else:
             self._note_trouble(NotFound(404, "NotFound", "the server has no such kind"))
@@ -130,6 +147,7 @@ class Reflector:
                 break
         self._collection.replace(objects, scope.namespace)
         self.resource_version = page.resource_version
+        self._note_success()
         self.synced.set()
 
     async def _watch(self, backoff: Backoff) -> None:
@@ -141,18 +159,22 @@ class Reflector:
             timeout_seconds=_WATCH_SECONDS,
             metadata_only=self.scope.metadata_only,
         )
-        began, heard, loop = self._clock.monotonic(), False, asyncio.get_running_loop()
+        began, heard, opened, loop = self._clock.monotonic(), False, False, asyncio.get_running_loop()
         try:
             async with (
                 asyncio.timeout(_SILENT_SECONDS) as silence,
                 self._client.watch(self.scope.gvr, self.scope.namespace, options) as events,
             ):
+                opened = True
+                self._note_success()
                 async for event in events:
                     heard = True
                     backoff.reset()
                     silence.reschedule(loop.time() + _SILENT_SECONDS)
                     self._take(event)
         except TimeoutError:
+            if not opened:
+                raise
             log.debug("no event for long, watching anew", extra={"resource": self.scope.gvr.qualified})
         if heard or self._clock.monotonic() - began >= _SHORT_SECONDS:
             backoff.reset()

@@ -70,8 +70,10 @@ from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.metrics import Metrics
+from trainmaster.kit.pace import Pace
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.caching import build_cache
+from trainmaster.operator.health import CacheCheck, CertificateCheck, HealthPort, HealthSettings, Readiness
 from trainmaster.operator.lifecycle import (
     DeletionRecorder,
     build_lifecycle,
@@ -80,11 +82,12 @@ from trainmaster.operator.lifecycle import (
     list_unpublished,
     running_cluster_history,
 )
-from trainmaster.operator.metrics_server import MetricsPort, running_census
+from trainmaster.operator.metrics_server import MetricsSettings, running_census, serving_metrics
 from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
+from trainmaster.operator.starting import persist
 from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer
-from trainmaster.operator.tls import build_context
+from trainmaster.operator.tls import build_context, read_end
 from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
 from trainmaster.operator.webhooks.serving import Webhooks, WebhookSettings, serving_webhooks
 from trainmaster.version import __version__
@@ -134,8 +137,13 @@ class OperatorSettings:
     """None: nothing is checked when jobs and runtimes are written."""
     workers: int = 8
     """TrainJobs handled in parallel; each mostly waits for the API server."""
-    metrics_port: int = 0
-    """The port for Prometheus; 0 for none."""
+    health: HealthSettings | None = None
+    """Where probes are answered; None: nowhere."""
+    metrics: MetricsSettings | None = None
+    """Where Prometheus reads; None: nowhere."""
+    requests_per_second: float = 0.0
+    """Of the API server, on average; 0 is no limit. The Lease is never delayed."""
+    request_burst: int = 100
     v1_jobs: tuple[type[V1Job], ...] = ()
     """The kinds of `kubeflow.org/v1` that belong to this operator; training-operator must not run them."""
     gang_scheduler: str = ""
@@ -166,13 +174,18 @@ async def running_operator(
     client: HttpClient, settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
-    metrics = Metrics()
+    metrics, readiness, unlimited = Metrics(), Readiness(), client
     async with AsyncExitStack() as stack:
-        await check_no_other_owner(client, settings.v1_jobs, settings.namespaces)
-        await check_v1_definitions(client, settings.v1_jobs)
-        await check_pod_groups(client, V1Cluster(settings.gang_scheduler), settings.namespaces)
+        if settings.health is not None:
+            await stack.enter_async_context(HealthPort(readiness, settings.health, clock))
+        if settings.requests_per_second:
+            pace = Pace(clock, per_second=settings.requests_per_second, burst=settings.request_burst)
+            client = client.paced(pace)
+        await persist(clock, partial(check_cluster, client, settings))
         progress = None if settings.companion else settings.progress
-        keys = None if progress is None else await get_keys(client, progress, clock)
+        keys = None if progress is None else await persist(clock, partial(get_keys, client, progress, clock))
+        if settings.metrics is not None:
+            await stack.enter_async_context(serving_metrics(metrics, client, settings.metrics, clock, keys))
         told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
         operated = () if settings.companion else list_operated(settings, told)
         cache = build_cache(
@@ -184,18 +197,21 @@ async def running_operator(
             clock=clock,
             ids=ids,
         )
+        readiness.add("cache", CacheCheck(cache, clock))
         await stack.enter_async_context(cache)
         await cache.wait_synced()
         if progress is not None and keys is not None:
             server = StatusServer(client, cache, clock)
             tls = build_context(keys.certificate, keys.key)
             await stack.enter_async_context(server.listening(tls, progress.host, progress.port))
+            readiness.add("progress-certificate", CertificateCheck(partial(read_end, keys.certificate), clock))
         webhooks = await enter_webhooks(stack, client, cache, settings, clock)
-        if settings.metrics_port:
-            await stack.enter_async_context(MetricsPort(metrics, clock, settings.metrics_port))
-        leader, events = await enter_lead(stack, client, settings, clock, ids)
+        if webhooks is not None:
+            readiness.add("webhook-certificate", CertificateCheck(webhooks.read_expiry, clock))
+        readiness.finish_start()
+        leader, events = await enter_lead(stack, client, unlimited, settings, clock, ids)
         if settings.runtimes and not settings.companion:
-            await install_runtimes(leader)
+            await persist(clock, partial(install_runtimes, leader))
         if webhooks is not None:
             await stack.enter_async_context(webhooks.maintained(leader))
         recorder = DeletionRecorder(apply_one_by_one(leader, cache.learn))
@@ -204,7 +220,7 @@ async def running_operator(
         if settings.history is not None:
             history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
             keeper = await stack.enter_async_context(history)
-        unpublished = await list_unpublished(client, settings.models)
+        unpublished = await persist(clock, partial(list_unpublished, client, settings.models))
         lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
         manager = Manager(
             [*operated, *build_lifecycle(lifecycle, settings.workers)],
@@ -245,19 +261,28 @@ def list_collections(operated: Sequence[Controller], settings: OperatorSettings)
     return list(dict.fromkeys(found))
 
 
+async def check_cluster(client: Client, settings: OperatorSettings) -> None:
+    """Raises OSError with what to do if this operator must not work on this cluster."""
+    await check_no_other_owner(client, settings.v1_jobs, settings.namespaces)
+    await check_v1_definitions(client, settings.v1_jobs)
+    await check_pod_groups(client, V1Cluster(settings.gang_scheduler), settings.namespaces)
+
+
 async def enter_webhooks(
     stack: AsyncExitStack, client: Client, cache: WatchCache, settings: OperatorSettings, clock: Clock
 ) -> Webhooks | None:
     if settings.webhooks is None or settings.companion:
         return None
-    serving = serving_webhooks(client, cache, settings.webhooks, clock, namespaces=settings.namespaces)
-    return await stack.enter_async_context(serving)
+    chosen = settings.webhooks
+    serving = partial(serving_webhooks, client, cache, chosen, clock, namespaces=settings.namespaces)
+    return await persist(clock, lambda: stack.enter_async_context(serving()))
 
 
 async def enter_lead(
-    stack: AsyncExitStack, client: HttpClient, settings: OperatorSettings, clock: Clock, ids: Ids
+    stack: AsyncExitStack, client: HttpClient, unlimited: HttpClient, settings: OperatorSettings, clock: Clock, ids: Ids
 ) -> tuple[HttpClient, BufferedEventRecorder]:
-    """Returns as the leader: a client for what only a leader may write, and the recorder of its events.
+    """Returns as the leader: a client for what only a leader may write, and the recorder of its events. `unlimited` is
+    for the Lease, whose renewals must not wait for other requests.
 
     The recorder ends after the lease was given back, because writing what is left may take a while."""
     component = "trainmaster-operator"
@@ -266,7 +291,7 @@ async def enter_lead(
         return client, await stack.enter_async_context(alone)
     name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
     identity = LeaseSettings(settings.lease_namespace, name, build_identity(ids), settings.lease_times)
-    lease = Lease(client, identity, clock=clock, ids=ids)
+    lease = Lease(unlimited, identity, clock=clock, ids=ids)
     events = BufferedEventRecorder(client.fenced(lease.check_reports), clock=clock, component=component)
     await stack.enter_async_context(events)
     await stack.enter_async_context(lease.held())

@@ -6,6 +6,7 @@ roles, and fails on a right that is missing and on one that nothing used.
     ClusterRole NAME                     what has no namespace; what jobs need, if it works in all namespaces
     Role NAME-jobs in each namespace     what jobs need, if it is limited to namespaces
     Role NAME in its own namespace       its Lease and its certificates, by name
+    ClusterRole trainmaster-metrics-reader   to be bound to Prometheus: reading the operator's metrics
 
 `get` of everything that it writes: after a write whose answer was lost, it reads what became of the object.
 """
@@ -25,6 +26,8 @@ from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 
 NAME = "trainmaster-operator"
 NAMESPACE = "trainmaster-system"
+METRICS_READER = "trainmaster-metrics-reader"
+METRICS_PATH = "/metrics"
 LEASE_NAME = "trainmaster-operator"
 COMPANION_LEASE_NAME = "trainmaster-companion"
 TRAINING_OPERATOR_HOOKS = "validator.training-operator.kubeflow.org"
@@ -77,7 +80,8 @@ def build_access(duties: Duties) -> list[Object]:
     ]
     roles += [_build_role(f"{duties.name}-jobs", place, list_job_rules(duties)) for place in duties.namespaces]
     bindings = [_build_binding(duties, role) for role in roles]
-    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, *roles, *bindings]
+    reader = _build_role(METRICS_READER, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])
+    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, *roles, *bindings, reader]
 
 
 def _build_role(name: str, namespace: str, rules: list[Object]) -> Object:

@@ -144,3 +144,18 @@ def test_an_identity_provider_that_cannot_be_trusted_is_refused(values: dict[str
     environ = {f"TRAINMASTER_REST_OIDC_{name}": text for name, text in values.items()}
     with pytest.raises(SettingsError, match=re.escape(want)):
         load(None, environ, {})
+
+
+def test_what_kubernetes_says_about_services_is_not_taken_for_settings() -> None:
+    """In Pods of a namespace with the Services `trainmaster-operator` and `trainmaster-rest`."""
+    environ: dict[str, str] = {}
+    for name in ("OPERATOR", "REST"):
+        prefix, port = f"TRAINMASTER_{name}", f"TRAINMASTER_{name}_PORT_10443_TCP"
+        environ |= {f"{prefix}_SERVICE_HOST": "10.0.0.1", f"{prefix}_SERVICE_PORT": "10443"}
+        environ |= {f"{prefix}_SERVICE_PORT_PROGRESS": "10443", f"{prefix}_PORT": "tcp://10.0.0.1:10443"}
+        environ |= {port: "tcp://10.0.0.1:10443", f"{port}_PROTO": "tcp", f"{port}_PORT": "1", f"{port}_ADDR": "::1"}
+    assert load(None, environ, {}).settings == Settings()
+    environ["TRAINMASTER_OPERATOR_WORKERS"] = "3"
+    assert load(None, environ, {}).settings.operator.workers == 3
+    with pytest.raises(SettingsError, match="TRAINMASTER_OPERATOR_PORT"):
+        load(None, {"TRAINMASTER_OPERATOR_PORT": "tcp://10.0.0.1:10443"}, {})

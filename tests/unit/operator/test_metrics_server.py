@@ -16,7 +16,7 @@ from trainmaster.edge.connection import Connection
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.kit.metrics import Metrics
-from trainmaster.operator.metrics_server import MetricsPort, running_census
+from trainmaster.operator.metrics_server import MetricsPort, MetricsSettings, running_census
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 
@@ -67,7 +67,7 @@ def test_jobs_of_a_watch_cache_are_counted_as_they_change() -> None:
 def ask(request: str) -> bytes:
     async def main() -> bytes:
         metrics, transport = Metrics(), FakeTransport()
-        async with MetricsPort(metrics, VirtualClock(), 0, "127.0.0.1") as port:
+        async with MetricsPort(metrics, MetricsSettings("127.0.0.1", 0), VirtualClock()) as port:
             connection = Connection(port)
             connection.connection_made(transport)
             connection.data_received(f"{request} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -85,7 +85,7 @@ def ask(request: str) -> bytes:
         ("GET /metrics?name[]=up", 200),
         ("GET /", 404),
         ("GET /debug/pprof", 404),
-        ("POST /metrics", 404),
+        ("POST /metrics", 405),
     ],
 )
 def test_metrics_are_all_that_the_port_answers(request_line: str, code: int) -> None:

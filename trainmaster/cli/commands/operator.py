@@ -5,28 +5,96 @@ run the jobs, and the operator only does retention (TTL, history limits, records
 
 The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators can run; one is the
 leader, the others wait. Ctrl-C or SIGTERM stops the operator; jobs on the cluster continue.
+
+Flags override settings of the group [operator] (docs/settings.md), which has more of them; --config names the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
+from trainmaster.app.settings import Effective, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ConfigError, choose_config
 
 if TYPE_CHECKING:
     from trainmaster.api.meta import Object
-    from trainmaster.jobs.models.v1jobs import V1Job
-    from trainmaster.operator.webhooks.serving import WebhookSettings
+    from trainmaster.operator.choices import OperatorChoices
 
-T = TypeVar("T")
-_SYSTEM_NAMESPACE = "trainmaster-system"
+# Flag -> (setting, placeholder, help). Flags of lists take `a,b`.
+_TEXTS = {
+    "--namespace": ("operator.namespaces", "NAMES", "only process these namespaces: a,b (default: all)"),
+    "--lease-namespace": (
+        "operator.lease_namespace",
+        "NAME",
+        "the operator's own namespace, with the leader's Lease (default: trainmaster-system)",
+    ),
+    "--history": (
+        "operator.history",
+        "DIR",
+        "directory for records of jobs; a job is deleted only after its record is stored",
+    ),
+    "--progress-url": (
+        "operator.progress_url",
+        "URL",
+        "URL for progress reports of Pods (default: the Service of this operator if it runs in a Pod, else off)",
+    ),
+    "--webhook-url": (
+        "operator.webhook_url",
+        "URL",
+        "URL at which API servers reach the admission webhooks (default: the Service of this operator if it runs in a "
+        "Pod, else off)",
+    ),
+    "--webhook-cert-dir": (
+        "operator.webhook_cert_dir",
+        "DIR",
+        "directory with tls.crt and tls.key of the webhooks, kept current by cert-manager, for example (default: a "
+        "certificate of our own in a Secret)",
+    ),
+    "--webhook-client-ca": (
+        "operator.webhook_client_ca",
+        "FILE",
+        "only accept reviews from holders of a certificate of this CA (default: from whoever reaches the port)",
+    ),
+    "--v1-jobs": (
+        "operator.v1_jobs",
+        "KINDS",
+        "also run these kinds of kubeflow.org/v1, in place of training-operator: all, or pytorchjob,tfjob,...",
+    ),
+    "--gang-scheduler-name": (
+        "operator.gang_scheduler_name",
+        "NAME",
+        "create a PodGroup for each job of --v1-jobs: volcano, or the name of a scheduler with the coscheduling plugin",
+    ),
+    "--log-level": ("log.level", "LEVEL", "debug, info, warning or error (default: info)"),
+    "--log-form": ("log.form", "FORM", "text or json (default: text)"),
+}
+_LISTS = ("operator.namespaces", "operator.v1_jobs")
+_PORTS = {
+    "--progress-port": ("operator.progress_port", "port for progress reports (default: 10443)"),
+    "--webhook-port": ("operator.webhook_port", "port for the webhooks (default: 9443)"),
+    "--health-port": ("operator.health_port", "port for /healthz and /readyz (default: 8081 in a Pod, else none)"),
+    "--metrics-port": (
+        "operator.metrics_port",
+        "port for /metrics, over HTTPS, with a token of the cluster (default: 8443 in a Pod, else none)",
+    ),
+}
+# Flag -> (setting, what it sets it to, help).
+_SWITCHES = {
+    "--no-lease": ("operator.leader_election", False, "no leader election; only one operator may run then"),
+    "--no-runtimes": ("operator.runtimes", False, "do not install the shipped runtimes"),
+    "--companion": (
+        "operator.companion",
+        True,
+        "run alongside Kubeflow Trainer and training-operator: only TTL, history limits and records",
+    ),
+    "--no-progress": ("operator.progress", False, "do not give Pods an address to report progress to"),
+    "--no-webhook": ("operator.webhooks", False, "do not serve admission webhooks"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,104 +104,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", default="", metavar="NAME", help="context of the kubeconfig (default: the current one)"
     )
-    parser.add_argument(
-        "--namespace", default="", metavar="NAMES", help="only process these namespaces: a,b (default: all)"
-    )
-    parser.add_argument(
-        "--lease-namespace",
-        default=_SYSTEM_NAMESPACE,
-        metavar="NAME",
-        help="namespace of the leader's Lease (default: %(default)s)",
-    )
-    parser.add_argument("--no-lease", action="store_true", help="no leader election; only one operator may run then")
-    parser.add_argument("--no-runtimes", action="store_true", help="do not install the shipped runtimes")
-    parser.add_argument(
-        "--companion",
-        action="store_true",
-        help="run alongside Kubeflow Trainer and training-operator: only TTL, history limits and records",
-    )
-    parser.add_argument(
-        "--history",
-        default="",
-        metavar="DIR",
-        help="directory for records of jobs; a job is deleted only after its record is stored",
-    )
-    parser.add_argument(
-        "--progress-url",
-        default="",
-        metavar="URL",
-        help="URL for progress reports of Pods (default: the Service of this operator if it runs in a Pod, else off)",
-    )
-    parser.add_argument(
-        "--progress-port",
-        type=_parse_port,
-        default=10443,
-        metavar="N",
-        help="port for progress reports (default: %(default)s)",
-    )
-    parser.add_argument("--no-progress", action="store_true", help="do not give Pods an address to report progress to")
-    _add_webhook_arguments(parser)
-    parser.add_argument(
-        "--v1-jobs",
-        default="",
-        metavar="KINDS",
-        help="also run these kinds of kubeflow.org/v1, in place of training-operator: all, or pytorchjob,tfjob,...",
-    )
-    parser.add_argument(
-        "--gang-scheduler-name",
-        default="",
-        metavar="NAME",
-        help="create a PodGroup for each job of --v1-jobs: volcano, or the name of a scheduler with the coscheduling "
-        "plugin",
-    )
-    parser.add_argument(
-        "--metrics-port",
-        type=_parse_port,
-        default=0,
-        metavar="N",
-        help="port for GET /metrics over plain HTTP (default: none)",
-    )
-    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
-    parser.add_argument("--log-form", default="text", choices=("text", "json"))
+    parser.add_argument("--config", default="", metavar="FILE", help="settings file (default: $TRAINMASTER_CONFIG)")
+    for flag, (_, placeholder, text) in _TEXTS.items():
+        parser.add_argument(flag, metavar=placeholder, help=text)
+    for flag, (_, text) in _PORTS.items():
+        parser.add_argument(flag, type=_parse_port, metavar="N", help=text)
+    for flag, (_, _, text) in _SWITCHES.items():
+        parser.add_argument(flag, action="store_true", help=text)
     parser.add_argument(
         "--print-manifests", action="store_true", help="print the manifests for kubectl apply -f -, and exit"
-    )
-
-
-def _add_webhook_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--webhook-url",
-        default="",
-        metavar="URL",
-        help="URL at which API servers reach the admission webhooks (default: the Service of this operator if it runs "
-        "in a Pod, else off)",
-    )
-    parser.add_argument(
-        "--webhook-port",
-        type=_parse_port,
-        default=9443,
-        metavar="N",
-        help="port for the webhooks (default: %(default)s)",
     )
     parser.add_argument(
         "--webhooks",
         action="store_true",
         help="with --print-manifests: also the webhook configurations, for an operator behind its Service, or at "
         "--webhook-url",
-    )
-    parser.add_argument("--no-webhook", action="store_true", help="do not serve admission webhooks")
-    parser.add_argument(
-        "--webhook-cert-dir",
-        default="",
-        metavar="DIR",
-        help="directory with tls.crt and tls.key of the webhooks, kept current by cert-manager, for example (default: "
-        "a certificate of our own in a Secret)",
-    )
-    parser.add_argument(
-        "--webhook-client-ca",
-        default="",
-        metavar="FILE",
-        help="only accept reviews from holders of a certificate of this CA (default: from whoever reaches the port)",
     )
 
 
@@ -144,127 +129,90 @@ def _parse_port(text: str) -> int:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    if options.gang_scheduler_name and not options.v1_jobs:
-        raise exits.Failure("--gang-scheduler-name is for the kinds that --v1-jobs names: name some", exits.USAGE)
+    # Imported here, as in `up`, because the controllers would slow down every other command.
+    from trainmaster.operator.choices import OperatorChoices
+
+    in_pod = bool(context.environ.get("KUBERNETES_SERVICE_HOST")) and not options.kubeconfig
+    try:
+        effective = load_settings(options, context)
+        choices = OperatorChoices(effective, in_pod=in_pod)
+    except SettingsError as error:
+        raise exits.Failure(str(error), exits.USAGE) from None
     if options.print_manifests:
-        context.say(json.dumps(_build_manifests(options), indent=1))
+        context.say(json.dumps(_build_manifests(choices, with_webhooks=options.webhooks), indent=1))
         return exits.OK
     if options.webhooks:
         raise exits.Failure("--webhooks is about what is printed: use it with --print-manifests", exits.USAGE)
+    _operate(options, context, effective, choices)
+    return exits.OK
+
+
+def load_settings(options: argparse.Namespace, context: CommandContext) -> Effective:
+    """Raises SettingsError. Only a file that is named is read: the operator has no home."""
+    named = options.config or context.environ.get("TRAINMASTER_CONFIG")
+    file = Path(named).expanduser() if named else None
+    return load(file, context.environ, _read_flags(options), file_required=True)
+
+
+def _read_flags(options: argparse.Namespace) -> dict[str, tuple[str, object]]:
+    """Of the settings that have one: the value that was given."""
+    found: dict[str, tuple[str, object]] = {}
+    for flag, (key, *_) in (*_TEXTS.items(), *_PORTS.items()):
+        value = _get(options, flag)
+        if value is not None:
+            found[key] = (flag, _split(value) if key in _LISTS else value)
+    for flag, (key, value, _) in _SWITCHES.items():
+        if _get(options, flag):
+            found[key] = (flag, value)
+    return found
+
+
+def _get(options: argparse.Namespace, flag: str) -> Any:
+    return getattr(options, flag.lstrip("-").replace("-", "_"))
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _operate(
+    options: argparse.Namespace, context: CommandContext, effective: Effective, choices: OperatorChoices
+) -> None:
+    from trainmaster.api.status import StatusError
+    from trainmaster.engine import lease
+    from trainmaster.operator import mode as operator
+
     home = Path(context.environ["HOME"]) if context.environ.get("HOME") else None
     try:
         config = choose_config(path=options.kubeconfig, context=options.context, environ=context.environ, home=home)
     except ConfigError as error:
         raise exits.Failure(str(error)) from None
-    # Imported here, as in `up`, because the controllers would slow down every other command.
-    from trainmaster.api.status import StatusError
-    from trainmaster.engine import lease
-    from trainmaster.operator import mode as operator
-
-    settings = operator.OperatorSettings(
-        namespaces=_read_namespaces(options),
-        lease_namespace="" if options.no_lease else options.lease_namespace,
-        runtimes=not options.no_runtimes,
-        companion=options.companion,
-        history=Path(options.history) if options.history else None,
-        metrics_port=options.metrics_port,
-        progress=_decide_progress(options, context, operator.ProgressSettings),
-        webhooks=_decide_webhooks(options, context),
-        v1_jobs=_read_v1_jobs(options),
-        gang_scheduler=options.gang_scheduler_name,
-    )
     context.note(f"operating on {config.server}")
+    log = effective.settings.log
     try:
-        operator.run(config, settings, log_level=options.log_level, log_form=options.log_form)
+        operator.run(config, choices.build(), log_level=log.level, log_form=log.form)
     except OSError as error:
         raise exits.Failure(str(error)) from None
     except StatusError as error:
         raise exits.Failure(f"the cluster refused what the operator needs at its start: {error}") from None
     except lease.LeaseLost as error:
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
-    return exits.OK
 
 
-def _read_namespaces(options: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in options.namespace.split(",") if name.strip()))
-
-
-def _build_manifests(options: argparse.Namespace) -> Object:
+def _build_manifests(choices: OperatorChoices, *, with_webhooks: bool) -> Object:
     from trainmaster.operator.manifests import build_manifests
-    from trainmaster.operator.rights import Duties
     from trainmaster.operator.webhooks.configurations import WebhookPlan
 
-    v1_jobs, namespaces = _read_v1_jobs(options), _read_namespaces(options)
-    own = options.lease_namespace
-    duties = Duties(options.companion, v1_jobs, namespaces, history=bool(options.history), own_namespace=own)
-    if not options.webhooks:
+    duties = choices.duties
+    if not with_webhooks:
         return build_manifests(duties)
-    if options.companion or options.no_webhook:
+    if not choices.serves_webhooks:
         raise exits.Failure("--webhooks: a companion, and an operator with --no-webhook, serves none", exits.USAGE)
-    _check_url("--webhook-url", options.webhook_url)
     plan = WebhookPlan(
         duties.user,
-        namespace=own,
-        url=options.webhook_url.rstrip("/"),
-        namespaces=namespaces,
-        v1_jobs=v1_jobs,
+        namespace=duties.own_namespace,
+        url=choices.webhook_url,
+        namespaces=duties.namespaces,
+        v1_jobs=duties.v1_jobs,
     )
     return build_manifests(duties, plan)
-
-
-def _read_v1_jobs(options: argparse.Namespace) -> tuple[type[V1Job], ...]:
-    from trainmaster.jobs.models.v1jobs import MODELS
-
-    known = {model.framework.singular: model for model in MODELS}
-    words = [word.strip().lower() for word in options.v1_jobs.split(",") if word.strip()]
-    if words and options.companion:
-        raise exits.Failure("--v1-jobs runs jobs, which a companion does not: leave out one of the two", exits.USAGE)
-    if words == ["all"]:
-        return MODELS
-    unknown = [word for word in words if word not in known]
-    if unknown:
-        raise exits.Failure(f"--v1-jobs {unknown[0]}: it must be all, or some of {', '.join(known)}", exits.USAGE)
-    return tuple(known[word] for word in words)
-
-
-def _decide_progress(options: argparse.Namespace, context: CommandContext, make: Callable[..., T]) -> T | None:
-    """Progress reports are on if Pods can reach this process: known if it runs in a Pod, otherwise set by a flag."""
-    url, namespace = options.progress_url, options.lease_namespace
-    if options.no_progress or options.companion:
-        return None
-    _check_url("--progress-url", url)
-    if not url and _is_in_pod(options, context):
-        from trainmaster.operator import manifests
-
-        url = manifests.build_progress_url(namespace, options.progress_port)
-    return make(url.rstrip("/"), namespace, port=options.progress_port) if url else None
-
-
-def _decide_webhooks(options: argparse.Namespace, context: CommandContext) -> WebhookSettings | None:
-    """Webhooks are on if API servers can reach this process, which is known as for progress reports."""
-    from trainmaster.operator.rights import NAME
-    from trainmaster.operator.webhooks.serving import WebhookSettings
-
-    url, namespace = options.webhook_url, options.lease_namespace
-    if options.no_webhook or options.companion:
-        return None
-    _check_url("--webhook-url", url)
-    if not url and not _is_in_pod(options, context):
-        return None
-    service = f"{NAME}.{namespace}.svc"
-    return WebhookSettings(
-        namespace,
-        (str(urlsplit(url).hostname),) if url else (service, f"{service}.cluster.local"),
-        port=options.webhook_port,
-        directory=Path(options.webhook_cert_dir) if options.webhook_cert_dir else None,
-        client_ca=Path(options.webhook_client_ca) if options.webhook_client_ca else None,
-    )
-
-
-def _check_url(flag: str, url: str) -> None:
-    if url and not (url.startswith("https://") and urlsplit(url).hostname):
-        raise exits.Failure(f"{flag} {url}: it must be https://NAME:PORT", exits.USAGE)
-
-
-def _is_in_pod(options: argparse.Namespace, context: CommandContext) -> bool:
-    return bool(context.environ.get("KUBERNETES_SERVICE_HOST")) and not options.kubeconfig

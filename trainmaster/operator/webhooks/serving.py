@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from trainmaster.api.declaring import catalogue
@@ -43,6 +44,10 @@ class Webhooks:
     def __init__(self, keys: SecretKeys | MountedKeys, clock: Clock) -> None:
         self.keys = keys
         self._clock = clock
+
+    def read_expiry(self) -> datetime | None:
+        """When the certificate that serves expires."""
+        return self.keys.expires
 
     @asynccontextmanager
     async def maintained(self, client: Client) -> AsyncIterator[None]:
