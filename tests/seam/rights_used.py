@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tests.kube.cluster import KubeCluster
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.contract import Client
-from trainmaster.operator.rights import METRICS_READER, Duties, build_access, list_granted_rules
+from trainmaster.operator.rights import Duties, build_access, list_granted_rules
 
 _RBAC = "rbac.authorization.k8s.io"
 _GVRS = {
@@ -37,7 +37,7 @@ def list_rights(duties: Duties) -> list[Right]:
     granted = set(expand("", list_granted_rules(duties.v1_jobs)))
     found = []
     for role in build_access(duties):
-        if role["kind"] in ("Role", "ClusterRole") and role["metadata"]["name"] != METRICS_READER:
+        if role["kind"] in ("Role", "ClusterRole") and role["metadata"]["name"] != duties.reader:
             namespace = role["metadata"].get("namespace", "")
             place = "own" if namespace == duties.own_namespace else "jobs" if namespace else "cluster"
             found += [

@@ -390,20 +390,23 @@ def installed_webhooks(scene: Scene) -> Iterator[WebhookSettings]:
 
 
 async def await_webhooks(scene: Scene) -> None:
-    """The leader tells the API server its CA."""
+    """The leader tells the API server its CA, in both configurations. Those of TrainJobs are in both."""
+    jobs = {
+        TENSORFLOW.gvr: make_job(TENSORFLOW, {"Worker": 1}, runPolicy={"suspend": True}),
+        TRAIN_JOBS: make_trainjob(suspend=True),
+    }
+    for gvr, job in jobs.items():
 
-    async def are_called() -> bool:
-        try:
-            await scene.create(
-                TENSORFLOW.gvr, "first", make_job(TENSORFLOW, {"Worker": 1}, runPolicy={"suspend": True})
-            )
-        except StatusError as error:
-            assert "failed calling webhook" in error.message, error
-            return False
-        return True
+        async def are_called(gvr: GVR = gvr, job: Object = job) -> bool:
+            try:
+                await scene.create(gvr, "awaited", job)
+            except StatusError as error:
+                assert "failed calling webhook" in error.message, error
+                return False
+            return True
 
-    await wait_for(are_called, "the webhooks")
-    await scene.client.delete(TENSORFLOW.gvr, "first", scene.namespace)
+        await wait_for(are_called, f"the webhooks of {gvr.plural}")
+        await scene.client.delete(gvr, "awaited", scene.namespace)
 
 
 async def use_volcano(scene: Scene, settings: OperatorSettings) -> None:

@@ -62,6 +62,11 @@ class Duties:
         return f"system:serviceaccount:{self.own_namespace}:{self.name}"
 
     @property
+    def reader(self) -> str:
+        """The ClusterRole for whoever reads its metrics."""
+        return METRICS_READER if self.name == NAME else f"{self.name}-metrics-reader"
+
+    @property
     def models(self) -> tuple[type[V1Job], ...]:
         """The v1 kinds whose jobs are deleted after their time."""
         return MODELS if self.companion else self.v1_jobs
@@ -80,7 +85,7 @@ def build_access(duties: Duties) -> list[Object]:
     ]
     roles += [_build_role(f"{duties.name}-jobs", place, list_job_rules(duties)) for place in duties.namespaces]
     bindings = [_build_binding(duties, role) for role in roles]
-    reader = _build_role(METRICS_READER, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])
+    reader = _build_role(duties.reader, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])
     return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, *roles, *bindings, reader]
 
 
