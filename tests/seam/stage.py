@@ -23,12 +23,13 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import ActingIdentity, Client, PatchType, WatchOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.client.server_time import ServerClock
 from trainmaster.engine.lease import LeaseLost
 from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.kit.clock import Clock, SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator.mode import Operator, OperatorSettings, running_operator
+from trainmaster.operator.mode import PATIENCE, Operator, OperatorSettings, running_operator
 from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties, list_own_rules
 
 GROUPS = ("system:serviceaccounts", "system:authenticated")
@@ -88,6 +89,10 @@ class Site:
         self.identity = IDENTITY
         self.v1_jobs: tuple[type[V1Job], ...] = ()
         self.gang_scheduler = ""
+        self.config: ClusterConfig | None = None
+        """How the operator reaches the API server; None: through the proxy."""
+        self.clock: Clock = SystemClock()
+        """The clock of the operator's machine."""
         self._scope = scope
         self._operating: asyncio.Task[None] | None = None
         self._operator: Operator | None = None
@@ -123,15 +128,18 @@ class Site:
                 continue
 
     async def _operate_once(self, ready: asyncio.Event) -> None:
-        config = make_config(self.cluster, self.proxy.port)
-        connection = HttpClient(config, user_agent="operator/1", observe=self._observe)
+        config = self.config or make_config(self.cluster, self.proxy.port)
+        clock, ids = ServerClock(self.clock), SystemIds()
+        connection = HttpClient(
+            config, clock=clock, user_agent="operator/1", observe=self._observe, ids=ids, patience=PATIENCE
+        )
         settings = OperatorSettings(
             namespaces=(self.namespace,),
             lease_namespace=self.namespace,
             v1_jobs=self.v1_jobs,
             gang_scheduler=self.gang_scheduler,
         )
-        work = running_operator(connection.as_user(self.identity), settings, clock=SystemClock(), ids=SystemIds())
+        work = running_operator(connection.as_user(self.identity), settings, clock=clock, ids=ids)
         try:
             async with work as self._operator:
                 ready.set()
