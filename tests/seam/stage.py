@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.flow.plant import Script, ScriptedNode, succeed
 from tests.flow.stage import Stage
@@ -89,6 +90,9 @@ class Site:
         self.identity = IDENTITY
         self.v1_jobs: tuple[type[V1Job], ...] = ()
         self.gang_scheduler = ""
+        self.others: tuple[str, ...] = ()
+        """Further namespaces in which the operator works."""
+        self.history: Path | None = None
         self.config: ClusterConfig | None = None
         """How the operator reaches the API server; None: through the proxy."""
         self.clock: Clock = SystemClock()
@@ -134,8 +138,9 @@ class Site:
             config, clock=clock, user_agent="operator/1", observe=self._observe, ids=ids, patience=PATIENCE
         )
         settings = OperatorSettings(
-            namespaces=(self.namespace,),
+            namespaces=(self.namespace, *self.others),
             lease_namespace=self.namespace,
+            history=self.history,
             v1_jobs=self.v1_jobs,
             gang_scheduler=self.gang_scheduler,
         )
@@ -149,7 +154,7 @@ class Site:
 
     def _observe(self, method: str, path: str, status: int) -> None:
         parts = path.split("/")
-        plural = parts[parts.index(self.namespace) + 1] if self.namespace in parts else parts[4]
+        plural = next((parts[parts.index(one) + 1] for one in (self.namespace, *self.others) if one in parts), parts[4])
         self.calls[f"{method} {plural} {status}"] += 1
         if self.stop_after and self.count_writes() == self.stop_after and self._operating is not None:
             self._operating.cancel()
