@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -49,19 +49,23 @@ METRICS = [
 ]
 
 
-def install_pod_groups(cluster: KubeCluster) -> None:
-    coscheduling = cluster.toolbox.find_manifest("trainer", "coscheduling.yaml")
+@pytest.fixture(scope="module")
+def with_pod_groups(seam_cluster: KubeCluster) -> Iterator[KubeCluster]:
+    """Other tests that share the cluster are about a cluster that does not serve them."""
+    coscheduling = seam_cluster.toolbox.find_manifest("trainer", "coscheduling.yaml")
     if coscheduling is None:
-        pytest.skip(cluster.toolbox.why_missing("trainer"))
-    cluster.apply(coscheduling.read_text())
-    cluster.apply(json.dumps(VOLCANO_PODGROUPS))
+        pytest.skip(seam_cluster.toolbox.why_missing("trainer"))
+    kinds = coscheduling.read_text(), json.dumps(VOLCANO_PODGROUPS)
+    for kind in kinds:
+        seam_cluster.apply(kind)
+    yield seam_cluster
+    for kind in kinds:
+        seam_cluster.kubectl("delete", "-f", "-", stdin=kind)
 
 
-def test_a_gang_has_its_pod_group_and_an_elastic_job_its_autoscaler(seam_cluster: KubeCluster) -> None:
-    install_pod_groups(seam_cluster)
-
+def test_a_gang_has_its_pod_group_and_an_elastic_job_its_autoscaler(with_pod_groups: KubeCluster) -> None:
     async def main() -> None:
-        async with running_site(seam_cluster, end_only("worker"), "default-scheduler") as site:
+        async with running_site(with_pod_groups, end_only("worker"), "default-scheduler") as site:
             policy = {"minReplicas": 1, "maxReplicas": 3, "metrics": METRICS}
             job = make_job(PYTORCH, {"Worker": 2}, elasticPolicy=policy, runPolicy={"suspend": True})
             await submit(site, job, PYTORCH.gvr)
@@ -86,11 +90,9 @@ def test_a_gang_has_its_pod_group_and_an_elastic_job_its_autoscaler(seam_cluster
     asyncio.run(main())
 
 
-def test_volcano_admits_a_job_before_it_has_pods(seam_cluster: KubeCluster) -> None:
-    install_pod_groups(seam_cluster)
-
+def test_volcano_admits_a_job_before_it_has_pods(with_pod_groups: KubeCluster) -> None:
     async def main() -> None:
-        async with running_site(seam_cluster, end_only("worker"), "volcano") as site:
+        async with running_site(with_pod_groups, end_only("worker"), "volcano") as site:
             await submit(site, make_job(TENSORFLOW, {"PS": 1, "Worker": 1}), TENSORFLOW.gvr)
 
             async def is_queued() -> bool:
