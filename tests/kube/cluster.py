@@ -32,6 +32,7 @@ USERS = {
     "jobset": ("system:serviceaccount:jobset-system:jobset-controller-manager", "system:serviceaccounts"),
     "trainer": ("system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager", "system:serviceaccounts"),
     "training-operator": ("system:serviceaccount:kubeflow:training-operator", "system:serviceaccounts"),
+    "kueue": ("system:serviceaccount:kueue-system:kueue-controller-manager", "system:serviceaccounts"),
     # Of a real node (tests/kube/real.py).
     "kubelet": ("system:node:real-0", "system:nodes"),
     "kube-proxy": ("system:kube-proxy", ""),
@@ -63,6 +64,8 @@ class Parts:
     """Starts JobSet too."""
     training_operator: bool = False
     """Installs its kinds; `running_training_operator` starts it."""
+    kueue: bool = False
+    """Queues for Jobs, JobSets and TrainJobs, whose kinds must be among the cluster's manifests."""
     podgroups: bool = False
     """Installs the PodGroup kinds before Trainer looks for them, which it does once."""
     nodes: int = 0
@@ -214,6 +217,7 @@ class KubeCluster:
         """What the controller manager finds at its start. It meets kinds that are added later within 30 seconds, and
         until then it collects none of their garbage and counts none for a quota."""
         # Imported here: managers.py needs KubeCluster, and the plain control plane needs none of it.
+        from tests.kube.kueue import install_kueue
         from tests.kube.managers import install_jobset, install_trainer
         from tests.kube.training_operator import install_training_operator
 
@@ -223,10 +227,13 @@ class KubeCluster:
             install_trainer(self, podgroups=self.parts.podgroups)
         if self.parts.training_operator:
             install_training_operator(self)
+        if self.parts.kueue:
+            install_kueue(self)
         if self.manifests:
             self.apply(self.manifests)
 
     def _start_extras(self) -> None:
+        from tests.kube.kueue import start_kueue
         from tests.kube.managers import start_jobset, start_nodes, start_trainer
 
         if self.parts.nodes:
@@ -235,6 +242,8 @@ class KubeCluster:
             start_jobset(self)
         if self.parts.trainer:
             start_trainer(self)
+        if self.parts.kueue:
+            start_kueue(self)
 
     def take_port(self) -> int:
         """For a program of the cluster; the tests reach it under the same number."""
