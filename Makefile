@@ -25,8 +25,10 @@ test: setup ## Run all tests, tier by tier (TIERS="unit wire" for some, ARGS="-x
 
 heavy: setup ## Run the slow tests: FSDP, DeepSpeed, elastic jobs, frameworks of v1 jobs; without ARGS also 200 kills and distcheck (25 minutes)
 	@$(RUN) tools/frameworks.py paddle mxnet || true
+	@$(RUN) tools/toolbox.py ensure heavy
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/node/heavy_frameworks.py tests/node/heavy_v1_examples.py $(ARGS)
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/seam/heavy_failover.py tests/cluster/heavy_torch.py $(ARGS)
+	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/seam/heavy_kueue.py $(ARGS)
 	@$(if $(ARGS),,TRAINMASTER_CHAOS_KILLS=100 $(RUN) tools/scrub.py $(RUN) -m pytest -q -s tests/crash/test_chaos.py)
 	@$(if $(ARGS),,$(RUN) tools/distcheck.py)
 
