@@ -13,8 +13,17 @@ from trainmaster.kit.metrics import MetricSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
-UPSTREAM = {"kubeflow_trainer_": "Kubeflow Trainer's documentation", "training_operator_": "training-operator"}
-"""By the beginning of their names: whose names they are."""
+UPSTREAM = {
+    "Kubeflow Trainer's documentation": ("kubeflow_trainer_",),
+    "training-operator": ("training_operator_",),
+    "controller-runtime, for the operator on a cluster": (
+        "controller_runtime_",
+        "workqueue_",
+        "rest_client_",
+        "leader_election_",
+    ),
+}
+"""By whose names they are: how these begin."""
 _BEGIN, _END = "<!-- metrics: made by tools/metrics_page.py -->\n", "<!-- end of metrics -->\n"
 
 
@@ -37,9 +46,10 @@ def build_table(specs: Iterable[MetricSpec]) -> str:
 
 def build_tables() -> str:
     every = list_metrics()
-    text = build_table(spec for spec in every if not spec.name.startswith(tuple(UPSTREAM)))
-    for prefix, source in UPSTREAM.items():
-        table = build_table(spec for spec in every if spec.name.startswith(prefix))
+    known = tuple(prefix for prefixes in UPSTREAM.values() for prefix in prefixes)
+    text = build_table(spec for spec in every if not spec.name.startswith(known))
+    for source, prefixes in UPSTREAM.items():
+        table = build_table(spec for spec in every if spec.name.startswith(prefixes))
         text += f"\nWith the names and labels of {source}:\n\n{table}"
     return text
 

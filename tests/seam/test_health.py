@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
 import pytest
 
 from tests.kube.cluster import KubeCluster
 from tests.seam.stage import IDENTITY, Site, make_config, open_site
-from tests.unit.operator.wire import HOSTILE
+from tests.unit.operator.monitoring.wire import HOSTILE
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.http import HttpClient
 from trainmaster.edge.server import open_listener
+from trainmaster.engine import metrics as engine_metrics
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SystemIds
+from trainmaster.kit.metrics import MetricSpec
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator import health
-from trainmaster.operator.health import HealthSettings
+from trainmaster.operator import metrics as operator_metrics
 from trainmaster.operator.key_data import decode_text
-from trainmaster.operator.metrics_server import MetricsSettings
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings, running_operator
+from trainmaster.operator.monitoring import health
+from trainmaster.operator.monitoring.health import HealthSettings
+from trainmaster.operator.monitoring.metrics_server import MetricsSettings
 from trainmaster.operator.rights import METRICS_READER
 from trainmaster.operator.status_keys import SECRET
 
@@ -153,11 +158,18 @@ def test_metrics_are_for_a_token_whose_owner_may_get_them(seam_cluster: KubeClus
             assert code == 403 and f"system:serviceaccount:{site.namespace}:stranger" in text
             code, text = await replica.scrape(reader, ca)
             assert code == 200, text
-            for name in ("trainmaster_trainjobs_overdue", "trainmaster_reconcile_total"):
-                assert f"# TYPE {name} " in text, name
+            declared = set(re.findall("^# TYPE ([a-z_]+) ", text, re.MULTILINE))
+            assert {spec.name for spec in (*list_specs(operator_metrics), *list_specs(engine_metrics))} <= declared
+            assert 'leader_election_master_status{name="trainmaster-operator"} 1' in text
+            assert re.search(r'rest_client_requests_total\{code="200",method="GET",host="[0-9.]+:[0-9]+"\} [1-9]', text)
+            assert re.search(r'certificate_expiration_timestamp_seconds\{port="progress"\} [0-9]{10}', text)
             await check_hostile_requests(replica, ca)
 
     asyncio.run(main())
+
+
+def list_specs(module: ModuleType) -> list[MetricSpec]:
+    return [value for value in vars(module).values() if isinstance(value, MetricSpec)]
 
 
 async def make_token(site: Site, name: str) -> str:

@@ -6,9 +6,9 @@ failed commit ends the process.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 
+from trainmaster.app.gauges import read_resident_bytes
 from trainmaster.app.metrics import MEMORY, STORE_REVISION
 from trainmaster.engine.manager import Manager
 from trainmaster.kit.clock import Clock
@@ -48,14 +48,9 @@ def build_checks(store: Store, clock: Clock, manager: Manager, keeper: NodeKeepe
     return checks
 
 
-def _resident_bytes() -> float:
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
-
-
 def declare_gauges(metrics: Metrics, store: Store) -> None:
     metrics.gauge(
         STORE_REVISION,
         lambda: {("newest",): float(store.revision), ("durable",): float(store.durable_revision)},
     )
-    metrics.gauge(MEMORY, _resident_bytes)
+    metrics.gauge(MEMORY, read_resident_bytes)

@@ -16,8 +16,8 @@ from trainmaster.api.meta import Object
 from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
+from trainmaster.app.gauges import declare_history
 from trainmaster.app.home.folder import Home
-from trainmaster.app.metrics import HISTORY_BYTES, HISTORY_RECORDS, HISTORY_UNWRITTEN
 from trainmaster.app.settings import History
 from trainmaster.controllers.lifecycle.contract import HistoryLedger
 from trainmaster.history import logs
@@ -114,12 +114,6 @@ async def running_history(
             yield keeper
     finally:
         archive.close()
-
-
-def declare_history(metrics: Metrics, keeper: RecordKeeper) -> None:
-    metrics.gauge(HISTORY_RECORDS, lambda: keeper.size[0])
-    metrics.gauge(HISTORY_BYTES, lambda: keeper.size[1])
-    metrics.gauge(HISTORY_UNWRITTEN, keeper.count_troubles)
 
 
 def keep_pod_logs(archive: Path, pods: Path, pod: Object) -> None:

@@ -312,6 +312,23 @@ class HttpClient:
         made._fence = check
         return made
 
+    def observed(self, observe: Observe) -> HttpClient:
+        """The same server and user. `observe` is called as well as who observes already."""
+        made, before = self._derive(), self._observe
+
+        def tell_both(method: str, path: str, code: int) -> None:
+            if before is not None:
+                before(method, path, code)
+            observe(method, path, code)
+
+        made._observe = tell_both
+        return made
+
+    @property
+    def server(self) -> str:
+        """Its URL."""
+        return self._transport.server
+
     def paced(self, pace: Pace) -> HttpClient:
         """The same server and user. Requests wait for their turn; a watch is opened at once."""
         made = self._derive()

@@ -81,9 +81,14 @@ class Lease:
         self._renewed_at = -math.inf
         self._released = False
 
+    @property
+    def is_held(self) -> bool:
+        """In boot time, so that time spent stopped or suspended counts."""
+        return self._clock.boot() - self._renewed_at < self._times.deadline
+
     def check(self) -> None:
-        """Raises LeaseExpired unless the Lease is held. Boot time, so that time spent stopped or suspended counts."""
-        if self._clock.boot() - self._renewed_at >= self._times.deadline:
+        """Raises LeaseExpired unless the Lease is held."""
+        if not self.is_held:
             raise LeaseExpired(self._settings.name)
 
     def check_reports(self) -> None:

@@ -28,6 +28,7 @@ from trainmaster.engine.feed import Feed
 from trainmaster.engine.metrics import PASSES, QUEUE_DEPTH, SECONDS, WRITES
 from trainmaster.engine.plan import Perform, Plan
 from trainmaster.engine.queue import QueuePace, WorkQueue
+from trainmaster.engine.queue_meter import QueueMeter
 from trainmaster.engine.request import Request
 from trainmaster.engine.source import ChangeSource, find_owner_kind, is_report, wait_for_nothing
 from trainmaster.kit import logs
@@ -61,8 +62,10 @@ class Manager:
         metrics: Metrics | None = None,
         effects: Mapping[str, Perform] | None = None,
         settled: int = 0,
+        meters: Mapping[str, QueueMeter] | None = None,
     ) -> None:
-        """`settled`: the newest revision at which the controllers were idle in an earlier process."""
+        """`settled`: the newest revision at which the controllers were idle in an earlier process. `meters`: of the
+        queues, by controller."""
         self._controllers = tuple(controllers)
         self._view = view
         self._lags = isinstance(view, LaggingView)
@@ -74,15 +77,18 @@ class Manager:
         self._effects = effects or {}
         self._settled = settled
         pace = QueuePace(in_turns=not self._lags)
-        self._queues = {controller.name: WorkQueue[Request](clock, pace=pace) for controller in self._controllers}
+        self._queues = {
+            controller.name: WorkQueue[Request](clock, pace=pace, meter=(meters or {}).get(controller.name))
+            for controller in self._controllers
+        }
         # Per controller, because each depends on different times of the same object.
         self._timelines = {controller.name: Timeline[Request](clock) for controller in self._controllers}
         self._troubles: dict[str, str] = {}
         self._unseen: dict[tuple[str, Request], tuple[float, tuple[Version, ...]]] = {}
         """(controller, request) -> (deadline, what the view must show)."""
         metrics = metrics or Metrics()
-        self._passes = metrics.counter(PASSES)
-        self._seconds = metrics.histogram(SECONDS)
+        self.passes = metrics.counter(PASSES)
+        self.seconds = metrics.histogram(SECONDS)
         self._writes = metrics.counter(WRITES)
         metrics.gauge(QUEUE_DEPTH, self._read_depths)
 
@@ -196,8 +202,8 @@ class Manager:
             self._troubles[controller.name] = f"the pass over {request} failed: {type(error).__name__}: {error}"
             result, acted = "error", True
         seconds = self._clock.monotonic() - began
-        self._passes.add(controller.name, result)
-        self._seconds.observe(seconds, controller.name)
+        self.passes.add(controller.name, result)
+        self.seconds.observe(seconds, controller.name)
         return 0.0 if acted else _decide_rest(seconds)
 
     async def _reconcile(self, controller: Controller, queue: WorkQueue[Request], request: Request) -> tuple[str, bool]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from trainmaster.api.status import StatusError
+from trainmaster.engine.queue_meter import QueueMeter
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 
@@ -87,8 +88,16 @@ class QueuePace:
 
 
 class WorkQueue(Generic[K]):
-    def __init__(self, clock: Clock, *, retry: BackoffPolicy = RETRY, pace: QueuePace | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        retry: BackoffPolicy = RETRY,
+        pace: QueuePace | None = None,
+        meter: QueueMeter | None = None,
+    ) -> None:
         self._clock = clock
+        self._meter = meter
         self._retry = retry
         self._pace = pace or QueuePace()
         self._pace.join(self._wake_for_reports)
@@ -127,6 +136,8 @@ class WorkQueue(Generic[K]):
             if self._reports.pop(key, None) is not None:
                 self._pace.note_taken(self)
             self._ready[key] = None
+            if self._meter is not None:
+                self._meter.note_added(key)
             self._pace.urgent += 1
             self._changed.set()
 
@@ -137,6 +148,8 @@ class WorkQueue(Generic[K]):
             self._report_again.add(key)
         elif key not in self._ready and key not in self._reports:
             self._reports[key] = self._clock.boot() + PATIENCE
+            if self._meter is not None:
+                self._meter.note_added(key)
             self._changed.set()
 
     def _wake_for_reports(self) -> None:
@@ -162,6 +175,8 @@ class WorkQueue(Generic[K]):
         server asked for, so that work continues soon after space was freed."""
         failures = self._failures.get(key, 0) + 1
         self._failures[key] = failures
+        if self._meter is not None:
+            self._meter.retried += 1
         delay = self._retry.delay(failures)
         if isinstance(error, StatusError) and error.code == _NO_SPACE and error.retry_after is not None:
             delay = min(delay, error.retry_after)
@@ -175,6 +190,8 @@ class WorkQueue(Generic[K]):
     def done(self, key: K, rest: float = 0.0) -> None:
         """Returns the key. It is not handed out again within `rest` seconds, unless it has a back-off anyway."""
         self._busy.discard(key)
+        if self._meter is not None:
+            self._meter.note_done(key)
         if rest <= 0 or key in self._failures:
             self._add_again(key)
             return
@@ -197,18 +214,23 @@ class WorkQueue(Generic[K]):
             self._release_due()
             if self._ready:
                 key, _ = self._ready.popitem(last=False)
-                self._busy.add(key)
+                self._begin(key)
                 self._pace.take()
                 return key
             if self._reports:
                 key, until = next(iter(self._reports.items()))
                 if self._pace.admits(self, len(self._reports)) or until <= self._clock.boot():
                     del self._reports[key]
-                    self._busy.add(key)
+                    self._begin(key)
                     self._pace.note_taken(self)
                     return key
             self._changed.clear()
             await self._wait_for_change()
+
+    def _begin(self, key: K) -> None:
+        self._busy.add(key)
+        if self._meter is not None:
+            self._meter.note_taken(key)
 
     def _release_due(self) -> None:
         now = self._clock.boot()

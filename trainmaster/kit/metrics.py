@@ -7,6 +7,7 @@ Counting is a dictionary update, because it happens on every request.
 
 from __future__ import annotations
 
+import dataclasses
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,15 +90,18 @@ class Counter:
     def value(self, *labels: str) -> float:
         return self._values.get(labels, 0)
 
+    def values(self) -> Mapping[tuple[str, ...], float]:
+        return self._values
+
     def lines(self) -> Iterator[str]:
         for labels, value in sorted(self._values.items()):
             yield f"{self.spec.name}{_labels(self.spec.labels, labels)} {_number(value)}"
 
 
 class Gauge:
-    """Asks a function when somebody reads it."""
+    """Asks a function when somebody reads it. Also for counters that somebody else counts."""
 
-    def __init__(self, spec: GaugeSpec, read: Callable[[], Reading]) -> None:
+    def __init__(self, spec: GaugeSpec | CounterSpec, read: Callable[[], Reading]) -> None:
         self.spec: MetricSpec = spec
         self._read = read
 
@@ -121,6 +125,12 @@ class Histogram:
             row = self._values[labels] = [0] * (len(self._bounds) + 2)
         row[bisect_left(self._bounds, value)] += 1
         row[-1] += value
+
+    def copy_as(self, spec: HistogramSpec) -> Histogram:
+        """The same observations under another name, with as many labels. The bounds stay."""
+        twin = Histogram(dataclasses.replace(spec, bounds=self._bounds))
+        twin._values = self._values
+        return twin
 
     def lines(self) -> Iterator[str]:
         name, names = self.spec.name, self.spec.labels
@@ -155,6 +165,14 @@ class Metrics:
         metric = Histogram(spec)
         self._add(metric)
         return metric
+
+    def read_counter(self, spec: CounterSpec, read: Callable[[], Reading]) -> None:
+        """What somebody else counts."""
+        self._add(Gauge(spec, read))
+
+    def repeat(self, spec: HistogramSpec, source: Histogram) -> None:
+        """A histogram again under another name."""
+        self._add(source.copy_as(spec))
 
     def _add(self, metric: _Metric) -> None:
         name = metric.spec.name

@@ -15,9 +15,9 @@ from trainmaster.app.settings import Effective, SettingsError
 from trainmaster.engine.lease import LeaseTimes
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
 from trainmaster.operator import manifests
-from trainmaster.operator.health import HealthSettings
-from trainmaster.operator.metrics_server import MetricsSettings
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings
+from trainmaster.operator.monitoring.health import HealthSettings
+from trainmaster.operator.monitoring.metrics_server import MetricsSettings
 from trainmaster.operator.rights import NAME, Duties
 from trainmaster.operator.webhooks.serving import WebhookSettings
 

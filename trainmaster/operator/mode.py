@@ -40,6 +40,7 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
     VOLCANO_POD_GROUPS,
 )
+from trainmaster.app.gauges import declare_history
 from trainmaster.app.process import find_loop_factory, stop_on_signals
 from trainmaster.auth.pki import ServerKeys
 from trainmaster.client.cache import WatchCache
@@ -69,11 +70,9 @@ from trainmaster.jobs.models.v1jobs import MODELS, V1Job
 from trainmaster.kit import logs
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
-from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.pace import Pace
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.caching import build_cache
-from trainmaster.operator.health import CacheCheck, CertificateCheck, HealthPort, HealthSettings, Readiness
 from trainmaster.operator.lifecycle import (
     DeletionRecorder,
     build_lifecycle,
@@ -82,7 +81,10 @@ from trainmaster.operator.lifecycle import (
     list_unpublished,
     running_cluster_history,
 )
-from trainmaster.operator.metrics_server import MetricsSettings, running_census, serving_metrics
+from trainmaster.operator.monitoring.health import CacheCheck, HealthPort, HealthSettings
+from trainmaster.operator.monitoring.insight import Insight
+from trainmaster.operator.monitoring.metrics_server import MetricsSettings, running_census, serving_metrics
+from trainmaster.operator.monitoring.work_metrics import declare_leading, declare_passes, declare_queues
 from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
 from trainmaster.operator.starting import persist
 from trainmaster.operator.status_keys import ensure_keys
@@ -174,13 +176,13 @@ async def running_operator(
     client: HttpClient, settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
-    metrics, readiness, unlimited = Metrics(), Readiness(), client
+    insight = Insight(clock)
+    metrics, readiness = insight.metrics, insight.readiness
+    unlimited = client = insight.count(client)
     async with AsyncExitStack() as stack:
         if settings.health is not None:
             await stack.enter_async_context(HealthPort(readiness, settings.health, clock))
-        if settings.requests_per_second:
-            pace = Pace(clock, per_second=settings.requests_per_second, burst=settings.request_burst)
-            client = client.paced(pace)
+        client = limit_rate(client, settings, clock)
         await persist(clock, partial(check_cluster, client, settings))
         progress = None if settings.companion else settings.progress
         keys = None if progress is None else await persist(clock, partial(get_keys, client, progress, clock))
@@ -204,12 +206,12 @@ async def running_operator(
             server = StatusServer(client, cache, clock)
             tls = build_context(keys.certificate, keys.key)
             await stack.enter_async_context(server.listening(tls, progress.host, progress.port))
-            readiness.add("progress-certificate", CertificateCheck(partial(read_end, keys.certificate), clock))
+            insight.add_certificate("progress", partial(read_end, keys.certificate))
         webhooks = await enter_webhooks(stack, client, cache, settings, clock)
         if webhooks is not None:
-            readiness.add("webhook-certificate", CertificateCheck(webhooks.read_expiry, clock))
+            insight.add_certificate("webhook", webhooks.read_expiry)
         readiness.finish_start()
-        leader, events = await enter_lead(stack, client, unlimited, settings, clock, ids)
+        leader, events = await enter_lead(stack, client, build_lease(unlimited, settings, insight, clock, ids), clock)
         if settings.runtimes and not settings.companion:
             await persist(clock, partial(install_runtimes, leader))
         if webhooks is not None:
@@ -220,10 +222,12 @@ async def running_operator(
         if settings.history is not None:
             history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
             keeper = await stack.enter_async_context(history)
+            declare_history(metrics, keeper)
         unpublished = await persist(clock, partial(list_unpublished, client, settings.models))
         lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
+        controllers = [*operated, *build_lifecycle(lifecycle, settings.workers)]
         manager = Manager(
-            [*operated, *build_lifecycle(lifecycle, settings.workers)],
+            controllers,
             view=cache,
             feed=cache,
             apply=deletions.watch(recorder.apply),
@@ -231,11 +235,12 @@ async def running_operator(
             clock=clock,
             metrics=metrics,
             effects={} if keeper is None else {ARCHIVE: keeper.archive},
+            meters=declare_queues(metrics, controllers, clock),
         )
+        declare_passes(metrics, manager.passes, manager.seconds)
         await stack.enter_async_context(manager.running())
-        log.info(
-            "operating", extra={"action": "operator.ready", "namespaces": ",".join(settings.namespaces) or "(all)"}
-        )
+        places = ",".join(settings.namespaces) or "(all)"
+        log.info("operating", extra={"action": "operator.ready", "namespaces": places})
         yield Operator(cache, manager)
 
 
@@ -261,6 +266,12 @@ def list_collections(operated: Sequence[Controller], settings: OperatorSettings)
     return list(dict.fromkeys(found))
 
 
+def limit_rate(client: HttpClient, settings: OperatorSettings, clock: Clock) -> HttpClient:
+    if not settings.requests_per_second:
+        return client
+    return client.paced(Pace(clock, per_second=settings.requests_per_second, burst=settings.request_burst))
+
+
 async def check_cluster(client: Client, settings: OperatorSettings) -> None:
     """Raises OSError with what to do if this operator must not work on this cluster."""
     await check_no_other_owner(client, settings.v1_jobs, settings.namespaces)
@@ -278,20 +289,29 @@ async def enter_webhooks(
     return await persist(clock, lambda: stack.enter_async_context(serving()))
 
 
+def build_lease(
+    client: HttpClient, settings: OperatorSettings, insight: Insight, clock: Clock, ids: Ids
+) -> Lease | None:
+    """`client` has no limits, because renewals must not wait for other requests. None without leader election."""
+    if not settings.lease_namespace:
+        return None
+    name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
+    identity = LeaseSettings(settings.lease_namespace, name, build_identity(ids), settings.lease_times)
+    lease = Lease(client, identity, clock=clock, ids=ids)
+    declare_leading(insight.metrics, name, lambda: lease.is_held)
+    return lease
+
+
 async def enter_lead(
-    stack: AsyncExitStack, client: HttpClient, unlimited: HttpClient, settings: OperatorSettings, clock: Clock, ids: Ids
+    stack: AsyncExitStack, client: HttpClient, lease: Lease | None, clock: Clock
 ) -> tuple[HttpClient, BufferedEventRecorder]:
-    """Returns as the leader: a client for what only a leader may write, and the recorder of its events. `unlimited` is
-    for the Lease, whose renewals must not wait for other requests.
+    """Returns as the leader: a client for what only a leader may write, and the recorder of its events.
 
     The recorder ends after the lease was given back, because writing what is left may take a while."""
     component = "trainmaster-operator"
-    if not settings.lease_namespace:
+    if lease is None:
         alone = BufferedEventRecorder(client, clock=clock, component=component)
         return client, await stack.enter_async_context(alone)
-    name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
-    identity = LeaseSettings(settings.lease_namespace, name, build_identity(ids), settings.lease_times)
-    lease = Lease(unlimited, identity, clock=clock, ids=ids)
     events = BufferedEventRecorder(client.fenced(lease.check_reports), clock=clock, component=component)
     await stack.enter_async_context(events)
     await stack.enter_async_context(lease.held())

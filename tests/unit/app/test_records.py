@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.app.records import Closed, declare_history, read_memory
+from trainmaster.app.gauges import declare_history
+from trainmaster.app.records import Closed, read_memory
 from trainmaster.kit.metrics import Metrics
 from trainmaster.shim.protocol import Exited, encode
 

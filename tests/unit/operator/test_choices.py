@@ -10,8 +10,8 @@ from trainmaster.app.settings import SettingsError, load
 from trainmaster.engine.lease import LeaseTimes
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, TFJob
 from trainmaster.operator.choices import OperatorChoices
-from trainmaster.operator.health import HealthSettings
-from trainmaster.operator.metrics_server import MetricsSettings
+from trainmaster.operator.monitoring.health import HealthSettings
+from trainmaster.operator.monitoring.metrics_server import MetricsSettings
 
 pytestmark = pytest.mark.unit
 

@@ -31,6 +31,11 @@ class Fenced:
         self._may_write = may_write
         self._check = check
 
+    server = "https://server"
+
+    def observed(self, observe: object) -> Fenced:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 

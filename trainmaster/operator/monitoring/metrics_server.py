@@ -34,8 +34,8 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator import tls
-from trainmaster.operator.metrics_access import MetricsAccess
-from trainmaster.operator.plain_text import PLAIN, encode_text
+from trainmaster.operator.monitoring.metrics_access import MetricsAccess
+from trainmaster.operator.monitoring.plain_text import PLAIN, encode_text
 from trainmaster.operator.rights import METRICS_PATH
 from trainmaster.operator.webhooks.keys import MountedKeys
 

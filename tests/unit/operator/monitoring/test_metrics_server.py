@@ -16,7 +16,7 @@ from trainmaster.edge.connection import Connection
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import PyTorchJob
 from trainmaster.kit.metrics import Metrics
-from trainmaster.operator.metrics_server import MetricsPort, MetricsSettings, running_census
+from trainmaster.operator.monitoring.metrics_server import MetricsPort, MetricsSettings, running_census
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 

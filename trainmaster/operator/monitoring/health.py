@@ -25,7 +25,7 @@ from trainmaster.edge.messages import IncomingRequest
 from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.clock import Clock, format_time
-from trainmaster.operator.plain_text import encode_text
+from trainmaster.operator.monitoring.plain_text import encode_text
 
 LIMITS = EdgeLimits(header_bytes=16 * 1024, body_bytes=0, connections=100)
 LONGEST_TROUBLE = 60.0

@@ -8,12 +8,12 @@ from typing import Self
 import pytest
 
 from tests.unit.client.fake import FakeClient, ScriptedWatch, make_object
-from tests.unit.operator.wire import HOSTILE, ask, list_codes, speak
+from tests.unit.operator.monitoring.wire import HOSTILE, ask, list_codes, speak
 from trainmaster.api.meta import GVR
 from trainmaster.api.status import StatusError
 from trainmaster.client.cache import WatchCache
 from trainmaster.client.contract import ObjectList, WatchOptions
-from trainmaster.operator.health import (
+from trainmaster.operator.monitoring.health import (
     LONGEST_TROUBLE,
     CacheCheck,
     CertificateCheck,

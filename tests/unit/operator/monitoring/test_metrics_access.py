@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.operator.wire import HOSTILE, ask, list_codes, speak
+from tests.unit.operator.monitoring.wire import HOSTILE, ask, list_codes, speak
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.kit.metrics import CounterSpec, Metrics
-from trainmaster.operator.metrics_access import MetricsAccess
-from trainmaster.operator.metrics_server import MetricsPort, MetricsSettings
+from trainmaster.operator.monitoring.metrics_access import MetricsAccess
+from trainmaster.operator.monitoring.metrics_server import MetricsPort, MetricsSettings
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
 pytestmark = pytest.mark.unit
