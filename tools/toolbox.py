@@ -41,6 +41,10 @@ SNAPSHOTTERS = "no_btrfs no_zfs no_devmapper"
 COSCHEDULING = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
 
 
+OLDER = "older-"
+"""Before the names of the control plane's programs in an older minor version."""
+
+
 @dataclass(frozen=True)
 class Program:
     """One program built with Go: its main package, the pinning module, and upstream manifests to keep beside it."""
@@ -65,6 +69,10 @@ PROGRAMS = {
         Program("kube-controller-manager", "kube", "k8s.io/kubernetes/cmd/kube-controller-manager"),
         Program("kube-scheduler", "kube", "k8s.io/kubernetes/cmd/kube-scheduler"),
         Program("kubectl", "kube", "k8s.io/kubernetes/cmd/kubectl"),
+        *(
+            Program(f"{OLDER}{name}", "older", f"k8s.io/kubernetes/cmd/{name}", heavy=True)
+            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        ),
         Program("kubelet", "node", "k8s.io/kubernetes/cmd/kubelet"),
         Program("kube-proxy", "node", "k8s.io/kubernetes/cmd/kube-proxy"),
         *(

@@ -22,7 +22,7 @@ from typing import Any, Self
 from tests.kube.keys import Keys
 from tests.kube.processes import Processes, free_port
 from tests.support.kubectl import SHORT_LIVED
-from tools.toolbox import Toolbox, Unavailable
+from tools.toolbox import OLDER, PROGRAMS, Toolbox, Unavailable
 
 # Program -> user name and groups of its token.
 USERS = {
@@ -77,6 +77,12 @@ class Parts:
     references that block deletion."""
     unlimited: bool = False
     """Lifts the rate limits with which the controller manager and the scheduler ship."""
+
+
+def choose_program(name: str) -> str:
+    """With TRAINMASTER_OLDER_KUBERNETES=true the control plane is of an older minor version (`make heavy`)."""
+    is_older = os.environ.get("TRAINMASTER_OLDER_KUBERNETES") == "true"
+    return f"{OLDER}{name}" if is_older and f"{OLDER}{name}" in PROGRAMS else name
 
 
 def _is_established(definition: dict[str, Any]) -> bool:
@@ -250,9 +256,10 @@ class KubeCluster:
         return free_port()
 
     def start_program(self, name: str, arguments: list[str], environ: dict[str, str] | None = None) -> None:
-        program = self.toolbox.find_program(name)
+        wanted = choose_program(name)
+        program = self.toolbox.find_program(wanted)
         if program is None:
-            raise Unavailable(self.toolbox.why_missing(name))
+            raise Unavailable(self.toolbox.why_missing(wanted))
         self.processes.start(name, program, arguments, environ)
 
     def _start_etcd(self) -> None:

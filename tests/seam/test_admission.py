@@ -19,7 +19,7 @@ import pytest
 from tests.flow.stage import Stage, make_trainjob
 from tests.flow.test_v1_flow import make_job
 from tests.golden import cases as golden
-from tests.kube.cluster import KubeCluster
+from tests.kube.cluster import KubeCluster, choose_program
 from tests.kube.processes import free_port
 from tests.seam.admission_cases import CASES, Case, gvr_of
 from tests.seam.admission_site import AdmissionSite
@@ -269,11 +269,18 @@ def answers(site: AdmissionSite) -> dict[str, tuple[Answer, Answer]]:
     return {name: (ours[name], theirs[name]) for name in CASES}
 
 
+def level(refusal: str) -> str:
+    """Older API servers name the type of a text that a rule of the schema refuses, instead of the text."""
+    if choose_program("kube-apiserver") == "kube-apiserver":
+        return refusal
+    return re.sub(r'Invalid value: "[^"]*": field is immutable', "Invalid value: field is immutable", refusal)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_both_servers_say_the_same(name: str, answers: dict[str, tuple[Answer, Answer]]) -> None:
     ours, theirs = answers[name]
     case = CASES[name]
-    assert (theirs.refusal, theirs.warnings) == (ours.refusal, ours.warnings)
+    assert (level(theirs.refusal), theirs.warnings) == (level(ours.refusal), ours.warnings)
     assert theirs.stored == ours.stored
     assert case.words in theirs.refusal if case.words else not theirs.refusal, theirs.refusal
 
