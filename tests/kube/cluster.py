@@ -70,6 +70,8 @@ class Parts:
     """Installs the PodGroup kinds before Trainer looks for them, which it does once."""
     nodes: int = 0
     """Fake nodes; Pods on them become Running and Succeeded without anything being run."""
+    rare_heartbeats: bool = False
+    """Of these nodes: thousands of them then cost little."""
     running_ms: int = 0
     complete_ms: int = 0
     audited: bool = False
@@ -88,6 +90,10 @@ def choose_program(name: str) -> str:
 def _is_established(definition: dict[str, Any]) -> bool:
     conditions = definition.get("status", {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+RARE_SECONDS = 3600
+"""Of a node's lease with `Parts.rare_heartbeats`."""
 
 
 class KubeCluster:
@@ -132,16 +138,20 @@ class KubeCluster:
     def kubeconfig(self) -> Path:
         return self.work / "admin.kubeconfig"
 
+    @property
+    def audit_log(self) -> Path:
+        return self.work / _AUDIT_LOG
+
     def read_audit(self, namespace: str) -> list[dict[str, Any]]:
         """The writes in a namespace that the API server has answered so far: who, what, when, and the answer's code."""
-        with (self.work / _AUDIT_LOG).open() as lines:
+        with self.audit_log.open() as lines:
             # The last line may not be complete yet.
             found = [json.loads(line) for line in lines if f'"{namespace}"' in line and line.endswith("\n")]
         return [event for event in found if event["objectRef"].get("namespace") == namespace]
 
     def read_requests(self, user: str) -> list[dict[str, Any]]:
         """The requests of a service account, if the cluster is `audited`."""
-        with (self.work / _AUDIT_LOG).open() as lines:
+        with self.audit_log.open() as lines:
             found = [json.loads(line) for line in lines if user in line and line.endswith("\n")]
         return [event for event in found if event["user"]["username"] == user]
 
@@ -203,11 +213,11 @@ class KubeCluster:
             self.write_kubeconfig(name)
         self._install()
         if self.parts.controller_manager:
-            self._start_core(
-                "kube-controller-manager",
-                ["--use-service-account-credentials", "--root-ca-file", "ca.crt"]
-                + ["--service-account-private-key-file", "sa.key"],
-            )
+            extra = ["--use-service-account-credentials", "--root-ca-file", "ca.crt"]
+            extra += ["--service-account-private-key-file", "sa.key"]
+            if self.parts.rare_heartbeats:
+                extra += [f"--node-monitor-grace-period={2 * RARE_SECONDS}s"]
+            self._start_core("kube-controller-manager", extra)
         if self.parts.scheduler or self.parts.nodes:
             self._start_core("kube-scheduler", [])
         if self.parts.controller_manager:
@@ -243,7 +253,7 @@ class KubeCluster:
         from tests.kube.managers import start_jobset, start_nodes, start_trainer
 
         if self.parts.nodes:
-            start_nodes(self, self.parts.nodes, self.parts.running_ms, self.parts.complete_ms)
+            start_nodes(self)
         if self.parts.jobset or self.parts.trainer:
             start_jobset(self)
         if self.parts.trainer:
@@ -331,9 +341,9 @@ class KubeCluster:
         self.start_program(name, arguments)
         self.processes.wait_ready(name, f"https://127.0.0.1:{self.ports[name]}/healthz")
 
-    def write_kubeconfig(self, name: str) -> Path:
-        """A kubeconfig (JSON is YAML) for one of USERS."""
-        cluster = {"server": self.server, "certificate-authority": str(self.ca)}
+    def write_kubeconfig(self, name: str, server: str = "") -> Path:
+        """A kubeconfig (JSON is YAML) for one of USERS. `server`: the address, if it is another one."""
+        cluster = {"server": server or self.server, "certificate-authority": str(self.ca)}
         config: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Config",

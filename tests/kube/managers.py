@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tests.kube.cluster import KubeCluster
+from tests.kube.cluster import RARE_SECONDS, KubeCluster
 from tools.toolbox import Unavailable
 
 _OUTCOME, _EXIT_CODE, _AFTER = "recipe/outcome", "recipe/exit-code", "recipe/after"
@@ -132,7 +132,14 @@ def start_jobset(cluster: KubeCluster) -> None:
 
 def start_trainer(cluster: KubeCluster) -> None:
     prepare_manager(cluster, "trainer")
+    launch_trainer(cluster)
     hooks = render(cluster, "trainer", "manifests", ["base/webhook"], **_TRAINER)
+    cluster.apply(webhooks_on_loopback(hooks, cluster.ports["trainer-webhook"], cluster.ca))
+    cluster.apply(render(cluster, "trainer", "manifests", ["overlays/runtimes"]))
+
+
+def launch_trainer(cluster: KubeCluster, server: str = "") -> None:
+    """Its process alone, also again after it was killed. `server`: the API server's address, if it is another one."""
     ports = cluster.ports
     config = {
         "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
@@ -144,22 +151,29 @@ def start_trainer(cluster: KubeCluster) -> None:
         "certManagement": {"enable": False},
         "clientConnection": {"qps": 500, "burst": 500},
     }
+    cluster.write_kubeconfig("trainer", server)
     _start(cluster, "trainer", config)
-    cluster.apply(webhooks_on_loopback(hooks, ports["trainer-webhook"], cluster.ca))
-    cluster.apply(render(cluster, "trainer", "manifests", ["overlays/runtimes"]))
 
 
-def start_nodes(cluster: KubeCluster, count: int, running_ms: int, complete_ms: int) -> None:
-    stages = cluster.work / "kwok.yaml"
-    rendered = render(cluster, "kwok", "kustomize", ["stage/fast"], patches=_stage_patches(running_ms, complete_ms))
-    stages.write_text(f"{rendered}---\n{json.dumps(_failing_stage(complete_ms))}\n")
+def start_nodes(cluster: KubeCluster) -> None:
+    parts, stages = cluster.parts, cluster.work / "kwok.yaml"
+    patches = _stage_patches(parts.running_ms, parts.complete_ms)
+    rendered = render(cluster, "kwok", "kustomize", ["stage/fast"], patches=patches)
+    stages.write_text(f"{rendered}---\n{json.dumps(_failing_stage(parts.complete_ms))}\n")
     cluster.ports["kwok"] = cluster.take_port()
     arguments = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(stages), "--manage-all-nodes"]
-    arguments += ["--node-lease-duration-seconds", "40", "--server-address", f"127.0.0.1:{cluster.ports['kwok']}"]
+    lease = RARE_SECONDS if parts.rare_heartbeats else 40
+    arguments += ["--node-lease-duration-seconds", str(lease)]
+    arguments += ["--server-address", f"127.0.0.1:{cluster.ports['kwok']}"]
     cluster.start_program("kwok", arguments, {"HOME": str(cluster.work)})
-    nodes = [_node(f"node-{index}") for index in range(count)]
+    add_nodes(cluster, range(parts.nodes))
+
+
+def add_nodes(cluster: KubeCluster, numbers: range) -> None:
+    """Further fake nodes; returns once all nodes are ready."""
+    nodes = [_node(f"node-{number}") for number in numbers]
     cluster.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}))
-    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=240s")
 
 
 def _node(name: str) -> dict[str, Any]:
