@@ -26,10 +26,16 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[4]
 EXAMPLES = [
     *sorted(
-        {path.parent for path in ROOT.glob("examples/**/*.yaml") if not (path.parent / "kustomization.yaml").exists()}
+        {
+            path.parent
+            for path in ROOT.glob("examples/**/*.yaml")
+            if not (path.parent / "kustomization.yaml").exists() and path.parent.name != "kueue"
+        }
     ),
     # kubectl reads the files beside it: a kustomization, and patches.
     ROOT / "examples" / "v1" / "base" / "pytorch-dist-job.yaml",
+    # The file beside it has Kueue's kinds, which only a cluster serves.
+    ROOT / "examples" / "kueue" / "trainjob.yaml",
 ]
 
 
