@@ -193,9 +193,14 @@ def test_a_slice_ends_when_its_time_is_over(tmp_path: Path) -> None:
 def test_a_cancelled_job_keeps_the_connection_until_its_thread_is_done(tmp_path: Path) -> None:
     async def main() -> None:
         async with SqliteStore.open(tmp_path, VirtualClock(), SqliteOptions(commit="inline")) as store:
-            go_on = threading.Event()
-            job = asyncio.ensure_future(store.run_exclusive(lambda _: go_on.wait(10)))
-            await settle()
+            begun, go_on = threading.Event(), threading.Event()
+
+            def wait_for_the_test(_: object) -> bool:
+                begun.set()
+                return go_on.wait(10)
+
+            job = asyncio.ensure_future(store.run_exclusive(wait_for_the_test))
+            assert await asyncio.to_thread(begun.wait, 10)
             job.cancel()
             await settle()
             revision = store.put("a", "x", b"").revision
