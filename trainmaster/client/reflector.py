@@ -160,6 +160,7 @@ class Reflector:
             metadata_only=self.scope.metadata_only,
         )
         began, heard, opened, loop = self._clock.monotonic(), False, False, asyncio.get_running_loop()
+        next_check = 0.0
         try:
             async with (
                 asyncio.timeout(_SILENT_SECONDS) as silence,
@@ -170,7 +171,9 @@ class Reflector:
                 async for event in events:
                     heard = True
                     backoff.reset()
-                    silence.reschedule(loop.time() + _SILENT_SECONDS)
+                    if loop.time() >= next_check:  # not for every event: it takes as long as the event itself
+                        next_check = loop.time() + 1.0
+                        silence.reschedule(loop.time() + _SILENT_SECONDS)
                     self._take(event)
         except TimeoutError:
             if not opened:

@@ -7,7 +7,7 @@ which tests simulate. Objects are shared: never modify what a view returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Protocol, TypeVar, cast, runtime_checkable
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.contract import ObjectList
@@ -128,10 +128,11 @@ R = TypeVar("R")
 
 async def ask_whole(view: View, question: Callable[[View], R]) -> R:
     """Calls the function, again after each content that it lacks was read."""
-    if not isinstance(view, PartialView):
+    if not hasattr(view, "whole"):  # not isinstance, as above
         return question(view)
+    partial = cast(PartialView, view)
     while True:
         try:
-            return question(view.whole)
+            return question(partial.whole)
         except ContentMissing as missing:
-            await view.load(missing)
+            await partial.load(missing)

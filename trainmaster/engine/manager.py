@@ -68,7 +68,8 @@ class Manager:
         queues, by controller."""
         self._controllers = tuple(controllers)
         self._view = view
-        self._lags = isinstance(view, LaggingView)
+        # Found out once: isinstance of a protocol takes as long as a short pass.
+        self._lagging = view if isinstance(view, LaggingView) else None
         self._is_partial = isinstance(view, PartialView)
         self._feed = feed
         self._apply = apply
@@ -76,7 +77,7 @@ class Manager:
         self._clock = clock
         self._effects = effects or {}
         self._settled = settled
-        pace = QueuePace(in_turns=not self._lags)
+        pace = QueuePace(in_turns=self._lagging is None)
         self._queues = {
             controller.name: WorkQueue[Request](clock, pace=pace, meter=(meters or {}).get(controller.name))
             for controller in self._controllers
@@ -253,8 +254,8 @@ class Manager:
         limit, versions = self._unseen.get(key, (0.0, ()))
         if not versions:
             return False
-        view = self._view
-        assert isinstance(view, LaggingView), "only noted for such a view"
+        view = self._lagging
+        assert view is not None, "only noted for such a view"
         if self._clock.monotonic() < limit and not all(view.shows(*version) for version in versions):
             return True
         del self._unseen[key]
@@ -264,7 +265,7 @@ class Manager:
         writes = plan.all_writes
         if writes:
             applied = await self._apply(writes, controller.name)
-            if applied.versions and self._lags:
+            if applied.versions and self._lagging is not None:
                 known = self._unseen.get((controller.name, request), (0.0, ()))[1]
                 limit = self._clock.monotonic() + _LONGEST_LAG
                 self._unseen[controller.name, request] = (limit, (*known, *applied.versions))

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from trainmaster.api.status import StatusError
@@ -113,7 +114,10 @@ class WorkQueue(Generic[K]):
         self._later: list[tuple[float, int, K]] = []
         self._due: dict[K, float] = {}
         self._counter = 0
-        self._changed = asyncio.Event()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        """Of the workers that have nothing to do. Each change wakes one of them, not all."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
 
     def __len__(self) -> int:
         """How many requests wait for a worker now."""
@@ -139,7 +143,7 @@ class WorkQueue(Generic[K]):
             if self._meter is not None:
                 self._meter.note_added(key)
             self._pace.urgent += 1
-            self._changed.set()
+            self._wake_one()
 
     def add_report(self, key: K) -> None:
         """Adds a key that may wait until no queue of the same pace has anything urgent, so that one pass handles
@@ -150,11 +154,11 @@ class WorkQueue(Generic[K]):
             self._reports[key] = self._clock.boot() + PATIENCE
             if self._meter is not None:
                 self._meter.note_added(key)
-            self._changed.set()
+            self._wake_one()
 
     def _wake_for_reports(self) -> None:
         if self._reports:
-            self._changed.set()
+            self._wake_one()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Adds the key later. An earlier wake-up of the same key is kept; a later one is replaced."""
@@ -168,7 +172,7 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._counter += 1
         heapq.heappush(self._later, (due, self._counter, key))
-        self._changed.set()
+        self._set_timer()
 
     def retry(self, key: K, error: Exception | None = None) -> float:
         """Adds the key after its back-off and returns the delay. If the disk is full, this is at most the time that the
@@ -198,6 +202,7 @@ class WorkQueue(Generic[K]):
         self._resting.add(key)
         self._counter += 1
         heapq.heappush(self._rests, (self._clock.boot() + rest, self._counter, key))
+        self._set_timer()
 
     def _add_again(self, key: K) -> None:
         if key in self._again:
@@ -223,8 +228,8 @@ class WorkQueue(Generic[K]):
                     del self._reports[key]
                     self._begin(key)
                     self._pace.note_taken(self)
+                    self._wake_for_reports()
                     return key
-            self._changed.clear()
             await self._wait_for_change()
 
     def _begin(self, key: K) -> None:
@@ -245,15 +250,46 @@ class WorkQueue(Generic[K]):
             self._add_again(key)
 
     async def _wait_for_change(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._set_timer()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                with suppress(ValueError):  # a change may just have passed over it
+                    self._waiters.remove(waiter)
+            else:
+                self._wake_one()  # what this worker was woken for is left to another one
+            if not self._waiters:
+                self._cancel_timer()
+            raise
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _set_timer(self) -> None:
+        """Wakes a worker when the next request is due. Busy workers look by themselves."""
         moments = [heap[0][0] for heap in (self._later, self._rests) if heap]
         if self._reports:
             moments.append(next(iter(self._reports.values())))
-        if not moments:
-            await self._changed.wait()
+        if not moments or not self._waiters:
             return
-        delay = min(max(0.0, min(moments) - self._clock.boot()), LONGEST_WAIT)
-        try:
-            async with asyncio.timeout(delay):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + min(max(0.0, min(moments) - self._clock.boot()), LONGEST_WAIT)
+        if self._timer is None or due < self._timer_due:
+            self._cancel_timer()
+            self._timer, self._timer_due = loop.call_at(due, self._ring), due
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake_one()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
