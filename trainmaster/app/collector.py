@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from time import thread_time
+from typing import NoReturn
 
 from trainmaster.kit.clock import Clock
 
@@ -29,7 +30,7 @@ def stop_automatic_collection() -> None:
     gc.disable()
 
 
-async def collect_in_quiet_moments(clock: Clock, get_busy_seconds: Callable[[], float] = thread_time) -> None:
+async def collect_in_quiet_moments(clock: Clock, get_busy_seconds: Callable[[], float] = thread_time) -> NoReturn:
     """Runs forever, in the event loop. `get_busy_seconds`: the CPU time of its thread."""
     busy, last_full = get_busy_seconds(), clock.monotonic()
     while True:

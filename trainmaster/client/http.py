@@ -216,7 +216,7 @@ class HttpClient:
         path = build_path(gvr, namespace)
         accept = _PARTIAL if options.metadata_only else _JSON
         payload = self._payload("GET", path, _watch_query(options), accept=accept)
-        return HttpWatch(self._transport, payload, path, self._observe)
+        return HttpWatch(self._transport, payload, path, self._observe, options.gather_seconds)
 
     async def create(
         self,
@@ -350,9 +350,12 @@ class HttpClient:
 class HttpWatch:
     """Implements `client.contract.WatchStream`."""
 
-    def __init__(self, transport: Transport, payload: bytes, path: str, observe: Observe | None) -> None:
+    def __init__(
+        self, transport: Transport, payload: bytes, path: str, observe: Observe | None, gather_seconds: float
+    ) -> None:
         self._transport = transport
         self._payload = payload
+        self._gather_seconds = gather_seconds
         self._path = path
         self._observe = observe
         self._stream: Stream | None = None
@@ -360,7 +363,7 @@ class HttpWatch:
         self._rest = b""
 
     async def __aenter__(self) -> Self:
-        self._stream = await _open(self._transport, self._payload)
+        self._stream = await _open(self._transport, self._payload, self._gather_seconds)
         if self._observe is not None:
             self._observe("WATCH", self._path, self._stream.answer.status)
         return self
@@ -391,9 +394,9 @@ class HttpWatch:
         return WatchEvent(event["type"], event["object"])
 
 
-async def _open(transport: Transport, payload: bytes) -> Stream:
+async def _open(transport: Transport, payload: bytes, gather_seconds: float = 0.0) -> Stream:
     try:
-        stream = await transport.open_stream(payload)
+        stream = await transport.open_stream(payload, gather_seconds=gather_seconds)
     except TransportError as error:
         raise Unreachable(str(error), sent=not isinstance(error, Unsent)) from error
     if stream.answer.status >= 400:

@@ -76,6 +76,8 @@ class _Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
         self._head_only = False
+        self._gather_seconds = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
         self.started = False
         """Whether any part of the current answer has arrived."""
         self.lost = False
@@ -95,9 +97,20 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._fail(Interrupted(f"the server's answer is not HTTP: {error}"))
             self.close()
+            return
+        if self._gather_seconds and self._pieces and self._gathering is None and self._transport is not None:
+            self._transport.pause_reading()
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(self._gather_seconds, self._end_gathering)
+
+    def _end_gathering(self) -> None:
+        self._gathering = None
+        if self._transport is not None and not self._transport.is_closing() and self._waiting <= _STREAM_HIGH:
+            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self._stop_gathering()
         if not self._complete:
             self._fail(Interrupted(str(exc) if exc else "the server closed the connection"))
 
@@ -155,6 +168,16 @@ class _Connection(asyncio.Protocol):
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
+    def gather(self, seconds: float) -> None:
+        """After each arrival reading pauses for that long; what arrives meanwhile is then read at once, which takes a
+        fraction of the CPU time. For an answer that is read while it arrives."""
+        self._gather_seconds = seconds
+
+    def _stop_gathering(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+
     def send(self, payload: bytes, *, stream: bool) -> None:
         if self.lost or self._transport is None or self._transport.is_closing():
             raise Unsent("the connection is closed")
@@ -191,9 +214,9 @@ class _Connection(asyncio.Protocol):
             await self._wait()
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
-        if self._waiting > _STREAM_HIGH and self._transport is not None and not self.lost:
+        was_full, self._waiting = self._waiting > _STREAM_HIGH, 0
+        if was_full and self._gathering is None and self._transport is not None and not self.lost:
             self._transport.resume_reading()
-        self._waiting = 0
         return piece
 
     @property
@@ -202,6 +225,7 @@ class _Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.reusable = False
+        self._stop_gathering()
         if self._transport is not None:
             self._transport.abort()
 
@@ -321,8 +345,9 @@ class Transport:
             connection.close()
         return answer
 
-    async def open_stream(self, payload: bytes) -> Stream:
+    async def open_stream(self, payload: bytes, *, gather_seconds: float = 0.0) -> Stream:
         connection = await self._connect()
+        connection.gather(gather_seconds)
         try:
             connection.send(payload, stream=True)
             return Stream(connection, await connection.read_head())

@@ -40,6 +40,7 @@ from trainmaster.api.resources import (
     TRAINING_RUNTIMES,
     VOLCANO_POD_GROUPS,
 )
+from trainmaster.app.collector import collect_in_quiet_moments, stop_automatic_collection
 from trainmaster.app.gauges import declare_history
 from trainmaster.app.process import find_loop_factory, stop_on_signals
 from trainmaster.auth.pki import ServerKeys
@@ -417,5 +418,6 @@ async def work_until_stopped(
 
 async def _work(client: HttpClient, settings: OperatorSettings, clock: Clock, on_ready: Callable[[], None]) -> None:
     async with running_operator(client, settings, clock=clock, ids=SystemIds()):
+        stop_automatic_collection()
         on_ready()
-        await asyncio.get_running_loop().create_future()
+        await collect_in_quiet_moments(clock)
