@@ -169,7 +169,7 @@ class WatchCache:
     async def follow(self, gvr: GVR, notice: Notice) -> None:
         """Runs forever: reports every existing object, then every one that changes or is deleted, after the cache shows
         it."""
-        for obj in list(self._collections[gvr].all()):
+        for obj in self._collections[gvr].all():
             notice(obj)
         unsubscribe = self.subscribe(gvr, notice)
         try:

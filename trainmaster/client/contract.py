@@ -78,8 +78,8 @@ class WatchOptions:
     metadata_only: bool = False
     """As in `ListOptions`; also for bookmarks."""
     gather_seconds: float = 0.0
-    """After an event, for how long the next ones may collect before they are read. Over HTTP, reading many at once costs
-    less than one at a time."""
+    """After an event, for how long the next ones may collect before they are read. Over HTTP, reading many at once
+    costs less than one at a time."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import NoReturn
 
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR
 from trainmaster.api.status import Expired, NotFound, StatusError
 from trainmaster.client.collection import Collection
 from trainmaster.client.contract import Client, ListOptions, WatchEvent, WatchOptions
@@ -20,7 +20,8 @@ from trainmaster.kit.ids import Ids
 
 log = logging.getLogger(__name__)
 
-_PAGE = 500
+_PAGE = 200
+"""The objects of a page are in memory as the server sent them, for some kinds 50 KB each."""
 _WATCH_SECONDS = 300.0
 _SILENT_SECONDS = 90.0
 """After this long without an event a watch is begun anew where it was: its server may be dead behind a load balancer
@@ -125,8 +126,8 @@ class Reflector:
         self.resource_version = ""
 
     async def _list(self) -> None:
-        objects: list[Object] = []
         token, limit, scope = "", _PAGE, self.scope
+        listing = self._collection.begin_list(scope.namespace)
         while True:
             options = ListOptions(
                 label_selector=scope.labels,
@@ -141,13 +142,14 @@ class Reflector:
                 if not token:
                     raise
                 # The server's snapshot expired between pages: list without paging.
-                objects, token, limit = [], "", 0
+                listing = self._collection.begin_list(scope.namespace)
+                token, limit = "", 0
                 continue
-            objects += page.items
+            listing.add(page.items)
             token = page.continue_token
             if not token:
                 break
-        self._collection.replace(objects, scope.namespace)
+        listing.end()
         self.resource_version = page.resource_version
         self._note_success()
         self.synced.set()
