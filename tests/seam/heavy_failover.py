@@ -14,6 +14,8 @@ from tests.seam.test_failover import check_kills, check_stop
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
 
+_STILL_SECONDS = 30.0
+
 
 def test_a_leader_that_is_killed_after_a_write_is_followed_by_another(
     seam_cluster: KubeCluster, tmp_path: Path
@@ -24,4 +26,4 @@ def test_a_leader_that_is_killed_after_a_write_is_followed_by_another(
 def test_a_leader_that_stood_still_for_longer_than_its_lease_sends_nothing_more(
     seam_cluster: KubeCluster, tmp_path: Path
 ) -> None:
-    check_stop(seam_cluster, tmp_path, lease={})
+    check_stop(seam_cluster, tmp_path, seconds=_STILL_SECONDS, lease={})

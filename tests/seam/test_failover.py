@@ -122,28 +122,52 @@ def test_a_leader_that_stood_still_sends_nothing_more(seam_cluster: KubeCluster,
     check_stop(seam_cluster, tmp_path)
 
 
-def check_stop(cluster: KubeCluster, logs: Path, **leaders: Any) -> None:
-    """A leader has a lot to do when it is stopped, and has to leave all of that to the other."""
+def check_stop(cluster: KubeCluster, logs: Path, *, seconds: float = 0.0, **leaders: Any) -> None:
+    """Beside one that is left alone. `seconds`: it stands still for at least as long."""
 
-    async def play() -> None:
-        async with running_pair(cluster, logs, **leaders) as pair:
-            names = [f"job-{number}" for number in range(_MANY)]
-            for name in names:
-                await pair.stage.submit(make_trainjob(name=name, nodes=1))
-            await pair.stage.wait_for(JOB_SETS, names[0], lambda jobset: True)
-            pair.leader.send(signal.SIGSTOP)
-            await pair.wait_until_taken_over()
-            for name in names:
-                await finish(pair.stage, name)
-            continued = SystemClock().now()
-            pair.leader.send(signal.SIGCONT)
-            assert await asyncio.to_thread(pair.leader.wait) == 1
-            assert "was taken by" in pair.leader.read_log()
-            late = list_writes(pair, "first/1", continued)
-            assert late == [], late
-            assert pair.count_jobsets() == dict.fromkeys(names, 1)
+    async def play() -> tuple[dict[str, Object], dict[str, Object]]:
+        return await asyncio.gather(
+            play_many(cluster, logs, None, **leaders), play_many(cluster, logs, seconds, **leaders)
+        )
 
-    asyncio.run(play())
+    peace, found = asyncio.run(play())
+    assert list_differences(peace, found) == []
+
+
+async def play_many(cluster: KubeCluster, logs: Path, still: float | None, **leaders: Any) -> dict[str, Object]:
+    """How many jobs ended. If `still`, the leader is stopped while it has a lot to do, and has to leave all of that to
+    the other."""
+    async with running_pair(cluster, logs, **leaders) as pair:
+        names = [f"job-{number}" for number in range(_MANY)]
+        for name in names:
+            await pair.stage.submit(make_trainjob(name=name, nodes=1))
+        await pair.stage.wait_for(JOB_SETS, names[0], lambda jobset: True)
+        if still is None:
+            await finish_all(pair, names)
+        else:
+            await finish_without_leader(pair, names, still)
+        assert pair.count_jobsets() == dict.fromkeys(names, 1)
+        return await describe_settled(pair.stage)
+
+
+async def finish_without_leader(pair: Pair, names: list[str], still: float) -> None:
+    pair.leader.send(signal.SIGSTOP)
+    time = asyncio.get_running_loop().time
+    end = time() + still
+    await pair.wait_until_taken_over()
+    await finish_all(pair, names)
+    await asyncio.sleep(max(0.0, end - time()))
+    continued = SystemClock().now()
+    pair.leader.send(signal.SIGCONT)
+    assert await asyncio.to_thread(pair.leader.wait) == 1
+    assert "was taken by" in pair.leader.read_log()
+    late = list_writes(pair, "first/1", continued)
+    assert late == [], late
+
+
+async def finish_all(pair: Pair, names: list[str]) -> None:
+    for name in names:
+        await finish(pair.stage, name)
 
 
 def list_writes(pair: Pair, agent: str, since: datetime) -> list[str]:

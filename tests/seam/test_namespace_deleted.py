@@ -12,6 +12,7 @@ import pytest
 
 from tests.flow.stage import Stage, is_finished, make_trainjob
 from tests.kube.cluster import KubeCluster
+from tests.seam.made import count_made
 from tests.seam.stage import KwokNode, Site, open_site
 from tests.seam.test_v1 import install, make_identity, wait
 from trainmaster.api.meta import Object
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.kube
 
 _KEPT = "example.com/kept"
 _QUIET_SECONDS = 4.0
-_JOBS = ("ended", "running", "suspended", "waiting", "keys", "kept")
+_STARTED = ("ended", "running", "suspended", "keys", "kept")
+_JOBS = (*_STARTED, "waiting")
 
 
 def play(pod: Object, run: int) -> int:
@@ -57,6 +59,8 @@ def test_a_namespace_that_is_deleted_with_its_jobs_goes_away(
             own = Stage(home.client, home.namespace, KwokNode(), home.come_to_rest)
             await own.submit(make_trainjob(name="home", nodes=1))
             await own.wait_for(TRAIN_JOBS, "home", is_finished)
+            assert count_made(seam_cluster, home.namespace, "jobsets") == {"home": 1}
+            assert count_made(seam_cluster, lost.namespace, "jobsets") == dict.fromkeys(_STARTED, 1)
 
     asyncio.run(main())
     failed = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]

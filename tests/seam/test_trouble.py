@@ -11,6 +11,7 @@ import pytest
 
 from tests.flow.stage import Stage, is_finished, make_trainjob
 from tests.kube.cluster import KubeCluster
+from tests.seam.made import check_one_jobset_each
 from tests.seam.sameness import describe_all, list_differences
 from tests.seam.stage import KwokNode, Site, open_site, write_again_and_again
 from trainmaster.api.meta import Object
@@ -40,6 +41,7 @@ async def play(cluster: KubeCluster, trouble: Trouble) -> tuple[Site, dict[str, 
         await trouble(site, stage, scope)
         await stage.wait_for(TRAIN_JOBS, "first", is_finished)
         await stage.come_to_rest()
+        check_one_jobset_each(cluster, site.namespace)
         return site, await describe_all(stage)
 
 
