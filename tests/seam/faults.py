@@ -53,6 +53,7 @@ class Seen:
     path: str
     """Without the query."""
     struck: bool
+    watches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class FaultyServer:
         self._open: set[asyncio.StreamWriter] = set()
         self.storm: Storm | None = None
         self.seen: list[Seen] = []
+        self.refusing = False
+        """New connections are reset."""
 
     @property
     def config(self) -> ClusterConfig:
@@ -108,6 +111,8 @@ class FaultyServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
+            if self.refusing:
+                return
             while (request := await _read(reader)) is not None:
                 if not await self._answer(request, writer):
                     return
@@ -121,7 +126,7 @@ class FaultyServer:
         """Whether the connection can be used again."""
         fault = self._draw(request)
         moment = asyncio.get_running_loop().time()
-        self.seen.append(Seen(moment, request.method, request.path, fault is not None))
+        self.seen.append(Seen(moment, request.method, request.path, fault is not None, request.watches))
         if fault is None:
             return await self._pass_on(request, writer)
         if fault in ("failing", "reset") and request.method in _WRITES and self._dice.random() < 0.5:
