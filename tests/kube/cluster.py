@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -273,19 +275,45 @@ class KubeCluster:
         self.processes.start(name, program, arguments, environ)
 
     def _start_etcd(self) -> None:
-        self.ports["etcd"] = self.take_port()
-        peer = f"http://127.0.0.1:{self.take_port()}"
+        self.ports["etcd"], self.ports["etcd-peer"] = self.take_port(), self.take_port()
+        self._launch_etcd()
+        self.await_etcd()
+
+    def _launch_etcd(self) -> None:
+        peer = f"http://127.0.0.1:{self.ports['etcd-peer']}"
         arguments = ["--data-dir", "etcd-data", "--log-level", "warn", "--initial-cluster", f"default={peer}"]
         arguments += ["--listen-client-urls", self.etcd, "--advertise-client-urls", self.etcd]
         arguments += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         self.start_program("etcd", arguments)
+
+    def await_etcd(self) -> None:
         self.processes.wait_ready("etcd", f"{self.etcd}/health")
+
+    @contextmanager
+    def without_etcd(self) -> Iterator[None]:
+        """It is away meanwhile, and comes back at the same address with its data."""
+        with self._without("etcd", self._launch_etcd):
+            yield
+
+    @contextmanager
+    def without_apiserver(self) -> Iterator[None]:
+        with self._without("kube-apiserver", self._launch_apiserver):
+            yield
+
+    @contextmanager
+    def _without(self, name: str, launch: Callable[[], None]) -> Iterator[None]:
+        """To be left on the thread that entered: a process that another thread started would end with that one."""
+        self.processes.kill(name)
+        try:
+            yield
+        finally:
+            launch()
+            self.processes.mark_replaced(name)
 
     def restart_apiserver(self) -> None:
         """Kills it and starts it again at the same address, as an upgrade or a crash does; does not wait for it."""
-        self.processes.kill("kube-apiserver")
-        self._launch_apiserver()
-        self.processes.mark_replaced("kube-apiserver")
+        with self.without_apiserver():
+            pass
 
     def await_apiserver(self) -> None:
         self.processes.wait_ready("kube-apiserver", f"{self.server}/readyz", token=self.token)
