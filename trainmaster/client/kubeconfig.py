@@ -23,8 +23,8 @@ from trainmaster.api.reading import list_items, read_fields, read_text
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class ConfigError(Exception):
-    """The kubeconfig cannot be used; the text says why and where."""
+class ConfigError(OSError):
+    """The kubeconfig, or a file that it names, cannot be used; the text says why and where."""
 
 
 @dataclass(frozen=True, slots=True)

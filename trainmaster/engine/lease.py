@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import read_spec
+from trainmaster.api.reading import read_annotations, read_spec
 from trainmaster.api.resources import LEASES
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client
@@ -28,6 +28,10 @@ from trainmaster.kit.ids import Ids
 from trainmaster.kit.scopes import Scope
 
 log = logging.getLogger(__name__)
+
+
+VERSION = "trainmaster.dev/version"
+"""Annotation of a Lease: the version of the program that holds it, or held it last."""
 
 
 class LeaseLost(Exception):
@@ -67,6 +71,8 @@ class LeaseSettings:
     identity: str
     """Unique among all candidates: a host or Pod name with a random suffix."""
     times: LeaseTimes = LeaseTimes()
+    version: str = ""
+    """Of the program, for people: while a Deployment is upgraded, two versions take turns."""
 
 
 class Lease:
@@ -80,6 +86,9 @@ class Lease:
         self._seen_at = 0.0
         self._renewed_at = -math.inf
         self._released = False
+        self._version_seen = ""
+        self.refusal: StatusError | None = None
+        """The server's answer to the last attempt, if it did not succeed because of that."""
 
     @property
     def is_held(self) -> bool:
@@ -117,7 +126,8 @@ class Lease:
                 log.info("leading", extra={"action": "lease.acquired", "identity": self._settings.identity})
                 return
             if not told:
-                log.info("another process leads, waiting", extra={"action": "lease.waiting"})
+                leader = {"holder": self._seen[0] if self._seen else "", "version": self._version_seen}
+                log.info("another process leads, waiting", extra={"action": "lease.waiting", **leader})
                 told = True
             await self._clock.sleep(self._times.wait * (1.0 + 0.2 * self._ids.jitter()))
 
@@ -137,25 +147,33 @@ class Lease:
         """One attempt to acquire or renew; False if it failed for any reason."""
         try:
             async with asyncio.timeout(self._times.period):
-                return await self._write()
+                written = await self._write()
         except (StatusError, OSError) as error:
+            self.refusal = error if isinstance(error, StatusError) else None
             log.warning("lease not written", extra={"action": "lease.retry", "error": str(error)})
             return False
+        self.refusal = None
+        return written
 
     async def _write(self) -> bool:
         settings = self._settings
         try:
             found = await self._client.get(LEASES, settings.name, settings.namespace)
         except NotFound:
-            meta = {"name": settings.name, "namespace": settings.namespace}
+            meta = self._build_meta({"name": settings.name, "namespace": settings.namespace})
             lease = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": self._build_spec({})}
             self._note(await self._client.create(LEASES, lease, settings.namespace))
             return True
         self._note(found)
         if not self._is_free(found):
             return False
-        self._note(await self._client.update(LEASES, {**found, "spec": self._build_spec(found)}, settings.namespace))
+        wanted = {**found, "metadata": self._build_meta(found["metadata"]), "spec": self._build_spec(found)}
+        self._note(await self._client.update(LEASES, wanted, settings.namespace))
         return True
+
+    def _build_meta(self, before: Fields) -> Object:
+        marks = {**(before.get("annotations") or {}), VERSION: self._settings.version}
+        return {**before, "annotations": marks} if self._settings.version else dict(before)
 
     def _is_free(self, lease: Fields) -> bool:
         spec = read_spec(lease)
@@ -167,6 +185,7 @@ class Lease:
     def _note(self, lease: Fields) -> None:
         """Records when this record was first seen; its own times are another machine's and are ignored."""
         spec = read_spec(lease)
+        self._version_seen = read_annotations(lease).get(VERSION, "")
         record = (spec.get("holderIdentity"), spec.get("renewTime"))
         if record != self._seen:
             self._seen, self._seen_at = record, self._clock.boot()

@@ -6,7 +6,7 @@ with foreign objects it follows the metadata, and reads the content of ours by n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from trainmaster.api.declaring import catalogue
@@ -22,6 +22,7 @@ from trainmaster.api.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
     SERVICES,
+    TRAIN_JOBS,
 )
 from trainmaster.client.cache import WatchCache
 from trainmaster.client.collection import Slim
@@ -52,12 +53,15 @@ def build_cache(
     all_pods: bool,
     clock: Clock,
     ids: Ids,
+    witness: Callable[[Object], None] | None = None,
 ) -> WatchCache:
-    """`all_pods`: also those without a JobSet."""
+    """`all_pods`: also those without a JobSet. `witness` sees every TrainJob as the server sent it."""
     texts = SharedTexts()
     slim: dict[GVR, Slim] = dict.fromkeys(collections, drop_ownership)
     slim |= {JOBS: drop_spec, PODS: drop_spec, EVENTS: keep_refusal}
     slim |= {gvr: partial(drop_content_of_others, texts) for gvr in (*CONTENTS, *METADATA)}
+    if witness is not None:
+        slim[TRAIN_JOBS] = partial(drop_witnessed, witness)
     return WatchCache(
         client,
         collections,
@@ -83,6 +87,11 @@ def drop_ownership(obj: Object) -> Object:
     if "managedFields" not in meta:
         return obj
     return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def drop_witnessed(witness: Callable[[Object], None], obj: Object) -> Object:
+    witness(obj)
+    return drop_ownership(obj)
 
 
 def is_ours(obj: Object) -> bool:

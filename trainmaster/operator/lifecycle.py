@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.engine.apply import Apply
 from trainmaster.engine.controller import Controller
-from trainmaster.history.archive import Archive
+from trainmaster.history.archive import Archive, ArchiveError
 from trainmaster.history.keeper import CONTROL_PLANE, Keeper
 from trainmaster.history.remote import ClientGather
 from trainmaster.jobs.models.training import TrainingJob
@@ -108,6 +109,19 @@ async def _has_status_field(client: Client, gvr: GVR, name: str) -> bool:
             schema = read_fields(version, "schema", "openAPIV3Schema")
             return name in read_fields(schema, "properties", "status", "properties")
     return False
+
+
+def check_archive(directory: Path) -> None:
+    """Raises ArchiveError if nothing can be written there. It is opened later, by the leader."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise ArchiveError(
+            f"cannot keep records in {directory}: {error.strerror}; name a directory with --history that this process "
+            "may write, in a Pod one on a volume"
+        ) from None
 
 
 @asynccontextmanager

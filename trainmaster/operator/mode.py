@@ -34,12 +34,14 @@ from trainmaster.api.resources import (
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOB_SETS,
+    LEASES,
     PODS,
     PRIORITY_CLASSES,
     TRAIN_JOBS,
     TRAINING_RUNTIMES,
     VOLCANO_POD_GROUPS,
 )
+from trainmaster.api.status import StatusError
 from trainmaster.app.collector import collect_in_quiet_moments, stop_automatic_collection
 from trainmaster.app.gauges import declare_history
 from trainmaster.app.process import find_loop_factory, stop_on_signals
@@ -74,9 +76,11 @@ from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.pace import Pace
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.caching import build_cache
+from trainmaster.operator.definitions import DefinitionsCheck
 from trainmaster.operator.lifecycle import (
     DeletionRecorder,
     build_lifecycle,
+    check_archive,
     check_v1_definitions,
     list_read,
     list_unpublished,
@@ -85,14 +89,17 @@ from trainmaster.operator.lifecycle import (
 from trainmaster.operator.monitoring.health import CacheCheck, HealthPort, HealthSettings
 from trainmaster.operator.monitoring.insight import Insight
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings, running_census, serving_metrics
+from trainmaster.operator.monitoring.telling import Telling, tell_end, telling
+from trainmaster.operator.monitoring.troubles import OperatorTrouble, explain_refusal, explain_watches
 from trainmaster.operator.monitoring.work_metrics import declare_leading, declare_passes, declare_queues
-from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
-from trainmaster.operator.starting import persist
+from trainmaster.operator.others import OtherWriters
+from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME, NAMESPACE
+from trainmaster.operator.starting import Starting
 from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer
 from trainmaster.operator.tls import build_context, read_end
 from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
-from trainmaster.operator.webhooks.serving import Webhooks, WebhookSettings, serving_webhooks
+from trainmaster.operator.webhooks.serving import Webhooks, WebhookSettings, check_files, serving_webhooks
 from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
@@ -151,6 +158,20 @@ class OperatorSettings:
     """The kinds of `kubeflow.org/v1` that belong to this operator; training-operator must not run them."""
     gang_scheduler: str = ""
     """The scheduler that gets a PodGroup for each of these jobs: `volcano`, or one with the coscheduling plugin."""
+    pod: Object | None = None
+    """The Pod in which this process runs, if it knows that: what events about this operator are about."""
+
+    @property
+    def about(self) -> Object:
+        """The object of events about this operator."""
+        if self.pod is not None:
+            return self.pod
+        meta = {"name": self.lease_name, "namespace": self.lease_namespace or NAMESPACE}
+        return {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": meta}
+
+    @property
+    def lease_name(self) -> str:
+        return COMPANION_LEASE_NAME if self.companion else LEASE_NAME
 
     @property
     def models(self) -> tuple[type[TrainingJob], ...]:
@@ -177,6 +198,7 @@ async def running_operator(
     client: HttpClient, settings: OperatorSettings, *, clock: Clock, ids: Ids
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
+    check_machine(settings, clock)
     insight = Insight(clock)
     metrics, readiness = insight.metrics, insight.readiness
     unlimited = client = insight.count(client)
@@ -184,13 +206,17 @@ async def running_operator(
         if settings.health is not None:
             await stack.enter_async_context(HealthPort(readiness, settings.health, clock))
         client = limit_rate(client, settings, clock)
-        await persist(clock, partial(check_cluster, client, settings))
+        told = await stack.enter_async_context(telling(client, settings.about, clock))
+        readiness.explain_start(told.list_troubles)
+        starting = Starting(clock, settings.lease_namespace, told.note_start)
+        await starting.persist(partial(check_cluster, client, settings))
         progress = None if settings.companion else settings.progress
-        keys = None if progress is None else await persist(clock, partial(get_keys, client, progress, clock))
+        keys = None if progress is None else await starting.persist(partial(get_keys, client, progress, clock))
         if settings.metrics is not None:
             await stack.enter_async_context(serving_metrics(metrics, client, settings.metrics, clock, keys))
-        told = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
-        operated = () if settings.companion else list_operated(settings, told)
+        reports = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
+        operated = () if settings.companion else list_operated(settings, reports)
+        others = OtherWriters(clock.now())
         cache = build_cache(
             client,
             list_collections(operated, settings),
@@ -199,7 +225,10 @@ async def running_operator(
             all_pods=bool(settings.v1_jobs),
             clock=clock,
             ids=ids,
+            witness=None if settings.companion else others.notice,
         )
+        told.add(partial(explain_watches, cache.watches))
+        told.add(others)
         readiness.add("cache", CacheCheck(cache, clock))
         await stack.enter_async_context(cache)
         await cache.wait_synced()
@@ -208,15 +237,19 @@ async def running_operator(
             tls = build_context(keys.certificate, keys.key)
             await stack.enter_async_context(server.listening(tls, progress.host, progress.port))
             insight.add_certificate("progress", partial(read_end, keys.certificate))
-        webhooks = await enter_webhooks(stack, client, cache, settings, clock)
+        webhooks = await enter_webhooks(stack, starting, client, cache, settings, clock)
         if webhooks is not None:
             insight.add_certificate("webhook", webhooks.read_expiry)
         readiness.finish_start()
-        leader, events = await enter_lead(stack, client, build_lease(unlimited, settings, insight, clock, ids), clock)
+        await watch_definitions(stack, client, settings, told, clock)
+        lease = build_lease(unlimited, settings, insight, clock, ids)
+        if lease is not None:
+            told.add(partial(explain_lease, lease, settings.lease_namespace))
+        leader, events = await enter_lead(stack, client, lease, clock)
         if settings.runtimes and not settings.companion:
-            await persist(clock, partial(install_runtimes, leader))
+            await starting.persist(partial(install_runtimes, leader))
         if webhooks is not None:
-            await stack.enter_async_context(webhooks.maintained(leader))
+            await stack.enter_async_context(webhooks.maintained(leader, told))
         recorder = DeletionRecorder(apply_one_by_one(leader, cache.learn))
         deletions = await stack.enter_async_context(running_census(cache, settings.models, metrics, clock))
         keeper = None
@@ -224,7 +257,7 @@ async def running_operator(
             history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
             keeper = await stack.enter_async_context(history)
             declare_history(metrics, keeper)
-        unpublished = await persist(clock, partial(list_unpublished, client, settings.models))
+        unpublished = await starting.persist(partial(list_unpublished, client, settings.models))
         lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
         controllers = [*operated, *build_lifecycle(lifecycle, settings.workers)]
         manager = Manager(
@@ -273,6 +306,15 @@ def limit_rate(client: HttpClient, settings: OperatorSettings, clock: Clock) -> 
     return client.paced(Pace(clock, per_second=settings.requests_per_second, burst=settings.request_burst))
 
 
+def check_machine(settings: OperatorSettings, clock: Clock) -> None:
+    """Raises OSError with what to do if a file or directory of this machine cannot be used. What is used only once the
+    cluster has answered would otherwise be noticed late."""
+    if settings.history is not None:
+        check_archive(settings.history)
+    if settings.webhooks is not None:
+        check_files(settings.webhooks, clock)
+
+
 async def check_cluster(client: Client, settings: OperatorSettings) -> None:
     """Raises OSError with what to do if this operator must not work on this cluster."""
     await check_no_other_owner(client, settings.v1_jobs, settings.namespaces)
@@ -280,14 +322,34 @@ async def check_cluster(client: Client, settings: OperatorSettings) -> None:
     await check_pod_groups(client, V1Cluster(settings.gang_scheduler), settings.namespaces)
 
 
+async def watch_definitions(
+    stack: AsyncExitStack, client: Client, settings: OperatorSettings, told: Telling, clock: Clock
+) -> None:
+    """Those of kinds that are not ours are none of a companion's business."""
+    if settings.companion:
+        return
+    check = DefinitionsCheck(client, [model.gvr for model in settings.models], clock)
+    await stack.enter_async_context(check.running())
+    told.add(check)
+
+
+def explain_lease(lease: Lease, namespace: str) -> list[OperatorTrouble]:
+    return [] if lease.refusal is None else [explain_refusal(lease.refusal, namespace)]
+
+
 async def enter_webhooks(
-    stack: AsyncExitStack, client: Client, cache: WatchCache, settings: OperatorSettings, clock: Clock
+    stack: AsyncExitStack,
+    starting: Starting,
+    client: Client,
+    cache: WatchCache,
+    settings: OperatorSettings,
+    clock: Clock,
 ) -> Webhooks | None:
     if settings.webhooks is None or settings.companion:
         return None
     chosen = settings.webhooks
     serving = partial(serving_webhooks, client, cache, chosen, clock, namespaces=settings.namespaces)
-    return await persist(clock, lambda: stack.enter_async_context(serving()))
+    return await starting.persist(lambda: stack.enter_async_context(serving()))
 
 
 def build_lease(
@@ -296,8 +358,8 @@ def build_lease(
     """`client` has no limits, because renewals must not wait for other requests. None without leader election."""
     if not settings.lease_namespace:
         return None
-    name = COMPANION_LEASE_NAME if settings.companion else LEASE_NAME
-    identity = LeaseSettings(settings.lease_namespace, name, build_identity(ids), settings.lease_times)
+    name = settings.lease_name
+    identity = LeaseSettings(settings.lease_namespace, name, build_identity(ids), settings.lease_times, __version__)
     lease = Lease(client, identity, clock=clock, ids=ids)
     declare_leading(insight.metrics, name, lambda: lease.is_held)
     return lease
@@ -391,12 +453,29 @@ def run(config: ClusterConfig, settings: OperatorSettings, *, log_level: str, lo
         runner.run(_run(config, settings))
 
 
+def tell_refusal(config: ClusterConfig, pod: Object, text: str) -> None:
+    """Of an operator whose settings were refused, so that it never began: an event about its Pod."""
+
+    async def tell() -> None:
+        clock = SystemClock()
+        client = HttpClient(config, clock=clock, user_agent=f"trainmaster-operator/{__version__}")
+        try:
+            await tell_end(client, pod, text, clock)
+        finally:
+            await client.close()
+
+    asyncio.run(tell())
+
+
 async def _run(config: ClusterConfig, settings: OperatorSettings) -> None:
     clock = ServerClock(SystemClock())
     agent = f"trainmaster-operator/{__version__}"
     client = HttpClient(config, clock=clock, user_agent=agent, ids=SystemIds(), patience=PATIENCE)
     try:
         await work_until_stopped(client, settings, clock)
+    except (StatusError, OSError) as error:
+        await tell_end(client, settings.about, str(error), clock)
+        raise
     finally:
         await client.close()
 

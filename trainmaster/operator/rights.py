@@ -146,6 +146,9 @@ def list_own_rules(duties: Duties) -> list[Object]:
         _rule("", "secrets", "create"),
         _rule("", "secrets", "get", "update", names=[SECRET]),
     ]
+    if duties.namespaces:
+        # About itself: what keeps it from working. An operator for all namespaces may write events anywhere.
+        rules.append(_rule("", "events", "get", "create", "patch"))
     if not duties.companion:
         # The certificate of the webhooks, which is renewed while they are served.
         rules.append(_rule("", "secrets", "get", "list", "watch", "update", names=[rotation.SECRET]))

@@ -173,7 +173,12 @@ class StatusPort(EdgeServer[IncomingRequest]):
         self._where = (host, port)
 
     def open_socket(self) -> socket.socket:
-        return open_listener(*self._where)
+        try:
+            return open_listener(*self._where)
+        except OSError as error:
+            port, why = self._where[1], error.strerror
+            text = f"cannot take progress reports on port {port}: {why}; choose another --progress-port"
+            raise OSError(text) from None
 
     def serve(self, request: IncomingRequest, connection: Connection[IncomingRequest]) -> None:
         connection.task = self._scope.spawn_guarded(self._answer(request, connection), name="status.request")

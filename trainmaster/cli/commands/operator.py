@@ -135,8 +135,10 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     in_pod = bool(context.environ.get("KUBERNETES_SERVICE_HOST")) and not options.kubeconfig
     try:
         effective = load_settings(options, context)
-        choices = OperatorChoices(effective, in_pod=in_pod)
+        choices = OperatorChoices(effective, in_pod=in_pod, pod=_read_pod(context))
     except SettingsError as error:
+        if in_pod:
+            _tell_cluster(context, str(error))
         raise exits.Failure(str(error), exits.USAGE) from None
     if options.print_manifests:
         context.say(json.dumps(_build_manifests(choices, with_webhooks=options.webhooks), indent=1))
@@ -145,6 +147,26 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         raise exits.Failure("--webhooks is about what is printed: use it with --print-manifests", exits.USAGE)
     _operate(options, context, effective, choices)
     return exits.OK
+
+
+def _read_pod(context: CommandContext) -> tuple[str, str]:
+    """Name and uid of the Pod of this process, which the manifests of the operator put into its environment."""
+    return context.environ.get("POD_NAME", ""), context.environ.get("POD_UID", "")
+
+
+def _tell_cluster(context: CommandContext, text: str) -> None:
+    """An event about the Pod of this process, whose log nobody may read."""
+    from trainmaster.client.kubeconfig import load_in_cluster
+    from trainmaster.operator.choices import build_pod
+    from trainmaster.operator.mode import tell_refusal
+
+    try:
+        config = load_in_cluster(context.environ)
+    except ConfigError:
+        return
+    pod = build_pod(*_read_pod(context), config.namespace)
+    if pod is not None:
+        tell_refusal(config, pod, text)
 
 
 def load_settings(options: argparse.Namespace, context: CommandContext) -> Effective:

@@ -12,7 +12,7 @@ fails.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import parse_qs
@@ -26,11 +26,14 @@ from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.operator.monitoring.plain_text import encode_text
+from trainmaster.operator.monitoring.troubles import OperatorTrouble
 
 LIMITS = EdgeLimits(header_bytes=16 * 1024, body_bytes=0, connections=100)
 LONGEST_TROUBLE = 60.0
 """Seconds for which a watch may fail before the cache counts as stale. An API server that restarts is back sooner;
 after a longer outage, nobody should rely on what webhooks decide from the cache."""
+
+STARTING = "the operator is starting"
 
 Check = Callable[[], str]
 """Returns "" or why it fails."""
@@ -47,10 +50,14 @@ class Readiness:
     """The checks of `/readyz`, which the start of the operator adds one after the other."""
 
     def __init__(self) -> None:
-        self._checks: dict[str, Check] = {"start": lambda: "the operator is starting"}
+        self._checks: dict[str, Check] = {"start": lambda: STARTING}
 
     def add(self, name: str, check: Check) -> None:
         self._checks[name] = check
+
+    def explain_start(self, list_troubles: Callable[[], Iterable[OperatorTrouble]]) -> None:
+        """What keeps it from starting."""
+        self._checks["start"] = lambda: "; ".join((STARTING, *(trouble.text for trouble in list_troubles())))
 
     def finish_start(self) -> None:
         """Everything that others are sent here for answers."""

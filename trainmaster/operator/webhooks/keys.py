@@ -184,7 +184,11 @@ class MountedKeys:
         self._directory = directory
         self._clock = clock
         self._served = ("", "")
-        certificate, key = self._read()
+        try:
+            certificate, key = self._read()
+        except OSError as error:
+            text = f"cannot read {error.filename}: {error.strerror}; the directory must hold tls.crt and tls.key"
+            raise OSError(text) from None
         try:
             self.context = tls.build_context(certificate, key)
         except ssl.SSLError as error:

@@ -14,6 +14,8 @@ from trainmaster.client.contract import Client
 from trainmaster.client.view import View
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
+from trainmaster.operator.monitoring.telling import Telling
+from trainmaster.operator.webhooks.bundle_check import BundleCheck
 from trainmaster.operator.webhooks.bundles import BundleKeeper
 from trainmaster.operator.webhooks.configurations import PORT
 from trainmaster.operator.webhooks.examiner import Examiner
@@ -50,10 +52,14 @@ class Webhooks:
         return self.keys.expires
 
     @asynccontextmanager
-    async def maintained(self, client: Client) -> AsyncIterator[None]:
-        """`client`: the leader's. What somebody else keeps current is left to them."""
+    async def maintained(self, client: Client, told: Telling) -> AsyncIterator[None]:
+        """`client`: the leader's. What somebody else keeps current is left to them, and looked at."""
         async with Scope("webhooks.leader") as scope:
-            if isinstance(self.keys, SecretKeys):
+            if isinstance(self.keys, MountedKeys):
+                check = BundleCheck(client, self.keys, self._clock)
+                scope.spawn_forever(check.run(), name="webhooks.bundles")
+                told.add(check)
+            else:
                 scope.spawn_forever(self.keys.rotate(client), name="webhooks.rotate")
                 keeper = BundleKeeper(client, self.keys, self._clock)
                 scope.spawn_forever(keeper.run(), name="webhooks.bundles")
@@ -81,10 +87,20 @@ async def serving_webhooks(
             yield Webhooks(keys, clock)
 
 
+def check_files(settings: WebhookSettings, clock: Clock) -> None:
+    """Raises OSError if a file that the settings name cannot be used."""
+    if settings.directory is not None:
+        MountedKeys(settings.directory, clock)
+    if settings.client_ca is not None:
+        require_clients(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings.client_ca)
+
+
 def require_clients(context: ssl.SSLContext, ca: Path) -> None:
     """Raises OSError if the file holds no CA."""
     try:
         context.load_verify_locations(cafile=ca)
     except ssl.SSLError as error:
         raise OSError(f"{ca} holds no certificates: {error}") from None
+    except OSError as error:
+        raise OSError(f"cannot read the CA of clients, {ca}: {error.strerror}") from None
     context.verify_mode = ssl.CERT_REQUIRED
