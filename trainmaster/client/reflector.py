@@ -76,6 +76,7 @@ class Reflector:
         after some minutes, does not count as long as the next one begins."""
         self.trouble = ""
         """Why it fails."""
+        self._logged = ""
         self.refused = 0
         """The status code, if it fails because of a Status."""
 
@@ -103,9 +104,13 @@ class Reflector:
             self.resource_version = ""
         resource = self.scope.gvr.qualified
         extra = {"action": "cache.retry", "resource": resource, "error": str(error)}
-        log.warning("watch broke, trying again", extra=extra)
+        # The same once more is no news.
+        level = logging.DEBUG if str(error) == self._logged else logging.WARNING
+        log.log(level, "watch broke, trying again", extra=extra)
+        self._logged = str(error)
         if self.scope.optional and isinstance(error, StatusError) and error.code == 403:
             self._note_success()
+            self._logged = str(error)
             self.synced.set()
             return
         if self.failing_since is None:
@@ -114,7 +119,7 @@ class Reflector:
         self.refused = error.code if isinstance(error, StatusError) else 0
 
     def _note_success(self) -> None:
-        self.failing_since, self.trouble, self.refused = None, "", 0
+        self.failing_since, self.trouble, self.refused, self._logged = None, "", 0, ""
 
     def _lose(self) -> None:
         if self.scope.optional:
