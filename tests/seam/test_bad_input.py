@@ -3,6 +3,7 @@ the log, in an event and from `trainmaster doctor`. What the cluster lacks is wa
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import json
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flow.stage import make_trainjob
 from tests.kube.cluster import KubeCluster, Parts
 from tests.kube.fixtures import NEEDED
 from tests.kube.managers import install_jobset
@@ -25,9 +27,13 @@ from tests.kube.processes import free_port
 from tests.support.server import clean_environ
 from tools.toolbox import Toolbox
 from trainmaster.api.meta import Object
+from trainmaster.auth.pki import issue_server_keys
 from trainmaster.client.kubeconfig import ClusterConfig
+from trainmaster.kit.clock import SystemClock
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import tell_refusal
+from trainmaster.operator.rights import Duties
+from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 
 pytestmark = pytest.mark.kube
 
@@ -300,3 +306,70 @@ def test_another_version_waits_and_says_who_leads(installed: KubeCluster, tmp_pa
         with operating(installed.kubeconfig, tmp_path / "two") as two:
             line = two.wait_for("another process leads, waiting")
             assert f"holder={socket.gethostname()}" in line and "version=" in line
+
+
+def test_a_ca_bundle_that_does_not_fit_is_noticed(installed: KubeCluster, tmp_path: Path) -> None:
+    """Where somebody else keeps certificates. The API server says the same, to whoever creates a job."""
+    right, wrong = (issue_server_keys(["127.0.0.1"], SystemClock()) for _ in range(2))
+    (tmp_path / "tls.crt").write_text(right.certificate)
+    (tmp_path / "tls.key").write_text(right.key)
+    port = free_port()
+    plan = WebhookPlan(Duties().user, url=f"https://127.0.0.1:{port}")
+    flags = ("--webhook-url", plan.url, "--webhook-port", str(port), "--webhook-cert-dir", str(tmp_path))
+    try:
+        set_bundle(installed, plan, wrong.ca)
+        with operating(installed.kubeconfig, tmp_path / "log", *flags) as run:
+            run.wait_for("reason=CABundleWrong", "is not of its CA")
+            wait_for_event(installed, "CABundleWrong", "have cert-manager inject the CA")
+            found = consult(installed.kubeconfig)[1]["webhooks"]
+            assert found["state"] == "problem" and "x509" in found["seen"], found
+            set_bundle(installed, plan, right.ca)
+            run.wait_for("operator.recovered", "reason=CABundleWrong")
+            run.wait_for("operator.ready")
+            assert consult(installed.kubeconfig)[1]["webhooks"]["state"] == "ok"
+        assert consult(installed.kubeconfig)[1]["webhooks"]["state"] == "problem", "nobody answers any more"
+    finally:
+        for kind in ("mutating", "validating"):
+            installed.kubectl("delete", f"{kind}webhookconfiguration", "trainmaster-operator")
+
+
+def set_bundle(cluster: KubeCluster, plan: WebhookPlan, ca: str) -> None:
+    items = build_configurations(plan)
+    for hook in (hook for item in items for hook in item["webhooks"]):
+        hook["clientConfig"]["caBundle"] = base64.b64encode(ca.encode()).decode()
+    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def test_what_is_left_of_kubeflow_trainer_is_a_finding(installed: KubeCluster, tmp_path: Path) -> None:
+    with operating(installed.kubeconfig, tmp_path / "log") as run:
+        run.wait_for("operator.ready")
+    image = "ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.3.0"
+    installed.kubectl("create", "deployment", "kubeflow-trainer-controller-manager", f"--image={image}")
+    found = consult(installed.kubeconfig)[1]["others"]
+    assert "default/kubeflow-trainer-controller-manager" in found["seen"] and "--companion" in found["advice"]
+    installed.kubectl("delete", "deployment", "kubeflow-trainer-controller-manager")
+    meta = {"name": "validator.trainer.kubeflow.org"}
+    hooks = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    installed.apply(json.dumps({**hooks, "metadata": meta, "webhooks": []}))
+    found = consult(installed.kubeconfig)[1]["others"]
+    assert "still configured" in found["seen"] and "kubectl delete" in found["advice"]
+    installed.kubectl("delete", "validatingwebhookconfiguration", meta["name"])
+    assert consult(installed.kubeconfig)[1]["others"]["state"] == "ok"
+
+
+def test_kubeflow_trainer_beside_an_operator_is_noticed(trainer_cluster: KubeCluster, tmp_path: Path) -> None:
+    """Its manager writes the status of the same TrainJobs, and its definitions lack our fields."""
+    place = "beside"
+    trainer_cluster.kubectl("create", "namespace", place)
+    limits = ("--namespace", place, "--lease-namespace", place, "--no-runtimes")
+    with operating(trainer_cluster.kubeconfig, tmp_path / "log", *limits) as run:
+        line = run.wait_for("reason=DefinitionsOutdated", "or of an older version")
+        assert "trainjobs.trainer.kubeflow.org lacks" in line and "spec.ttlSecondsAfterFinished" in line
+        run.wait_for("operator.ready")
+        job = make_trainjob(name="first", nodes=1)
+        job["metadata"]["namespace"] = place
+        trainer_cluster.apply(json.dumps(job))
+        line = run.wait_for("reason=SecondController", "also writes the status of trainjobs")
+        assert f"of {place}/first for example" in line and "--companion" in line
+    events = list_events(trainer_cluster, place)
+    assert {"DefinitionsOutdated", "SecondController"} <= set(events)

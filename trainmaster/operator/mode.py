@@ -246,10 +246,11 @@ async def running_operator(
         if lease is not None:
             told.add(partial(explain_lease, lease, settings.lease_namespace))
         leader, events = await enter_lead(stack, client, lease, clock)
+        if webhooks is not None:
+            # First: with a wrong `caBundle`, nobody but our service account may write runtimes.
+            await stack.enter_async_context(webhooks.maintained(leader, told))
         if settings.runtimes and not settings.companion:
             await starting.persist(partial(install_runtimes, leader))
-        if webhooks is not None:
-            await stack.enter_async_context(webhooks.maintained(leader, told))
         recorder = DeletionRecorder(apply_one_by_one(leader, cache.learn))
         deletions = await stack.enter_async_context(running_census(cache, settings.models, metrics, clock))
         keeper = None
