@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import re
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from copy import deepcopy
@@ -361,14 +362,64 @@ def test_while_no_webhook_answers_jobs_run_are_suspended_resumed_and_deleted(sit
             for name in ("running", "older"):
                 await client.delete(TRAIN_JOBS, name, namespace)
 
-    async def rest() -> None:
-        return None
+    try:
+        asyncio.run(ask_cluster(site, play))
+    finally:
+        site.install(site.plan)
+        asyncio.run(wait_until_checked(site))
+
+
+def test_a_webhook_that_hangs_fails_a_create_and_what_is_tried_again_succeeds(site: AdmissionSite) -> None:
+    """The API server gives up after the seconds in the configuration, with one sentence and a code that tells clients
+    to try again: as Kueue does, whose resumes may change more than `spec.suspend`."""
+
+    async def play(client: Client, namespace: str) -> None:
+        stage = Stage(client, namespace, KwokNode(namespace=namespace), rest)
+        await stage.submit(make_trainjob(name="queued", suspend=True))
+        # The kernel accepts connections, and nobody ever says a word.
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            site.install(replace(site.plan, url=f"https://127.0.0.1:{silent.getsockname()[1]}"))
+            refusal = await wait(lambda: refuse(client, namespace, "context deadline exceeded"))
+            assert refusal is not None and "\n" not in refusal.message and "failed calling webhook" in refusal.message
+            assert (refusal.code, refusal.reason) == (500, "InternalError")
+            seconds = {
+                hook["timeoutSeconds"] for gvr in _CONFIGURATIONS for hook in (await client.get(gvr, NAME))["webhooks"]
+            }
+            assert max(seconds) <= 5
+            resumed = {"spec": {"suspend": False, "runtimePatches": [{"manager": "kueue.x-k8s.io/manager"}]}}
+            async with Scope("kueue") as scope:
+                work = scope.spawn(resume_until_accepted(client, namespace, resumed), name="kueue.resume")
+                await asyncio.sleep(0.5)
+                assert not work.done()
+                site.install(site.plan)
+                assert await work > 0
+        job = await client.get(TRAIN_JOBS, "queued", namespace)
+        assert job["spec"]["suspend"] is False
+        await client.delete(TRAIN_JOBS, "queued", namespace)
 
     try:
         asyncio.run(ask_cluster(site, play))
     finally:
         site.install(site.plan)
         asyncio.run(wait_until_checked(site))
+
+
+async def rest() -> None:
+    return None
+
+
+async def resume_until_accepted(client: Client, namespace: str, patch: Object) -> int:
+    """How often it was refused before. Anything but "try again" is an error."""
+    refused = 0
+    while True:
+        try:
+            await client.patch(TRAIN_JOBS, "queued", PatchType.MERGE, patch, namespace)
+        except StatusError as error:
+            assert error.code == 500 and "failed calling webhook" in error.message, error
+            refused += 1
+            await asyncio.sleep(0.2)
+        else:
+            return refused
 
 
 async def check_conditions(client: Any, namespace: str) -> None:
@@ -412,7 +463,8 @@ async def check_conditions(client: Any, namespace: str) -> None:
     await client.delete(PYTORCH.gvr, "a", namespace)
 
 
-async def refuse(client: Client, namespace: str) -> StatusError | None:
+async def refuse(client: Client, namespace: str, words: str = "") -> StatusError | None:
+    """With these words in the refusal."""
     obj = make_trainjob(name="third")
     try:
         await client.create(
@@ -422,7 +474,7 @@ async def refuse(client: Client, namespace: str) -> StatusError | None:
             options=WriteOptions(dry_run=True),
         )
     except StatusError as error:
-        return error
+        return error if words in error.message else None
     return None
 
 
