@@ -38,6 +38,7 @@ from trainmaster.api.resources import (
     CONFIG_MAPS,
     COSCHEDULING_POD_GROUPS,
     DEPLOYMENTS,
+    EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     JOB_SETS,
     NAMESPACES,
@@ -62,6 +63,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.operator.caching import build_cache
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings, running_operator
+from trainmaster.operator.monitoring.telling import tell_end
 from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
 from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
@@ -421,6 +423,16 @@ async def use_volcano(scene: Scene, settings: OperatorSettings) -> None:
         await scene.client.delete(TENSORFLOW.gvr, "queued", scene.namespace)
 
 
+async def complain(scene: Scene, settings: OperatorSettings) -> None:
+    """As an operator that cannot start, and then cannot again."""
+    config = make_config(scene.cluster, scene.proxy.port, scene.token)
+    async with closing(HttpClient(config, user_agent="operator/1")) as client:
+        for _ in range(2):
+            await tell_end(client, settings.about, "port 8081 is taken: choose another one", SystemClock())
+    (event,) = (await scene.client.list(EVENTS, settings.lease_namespace)).items
+    assert (event["reason"], event["count"]) == ("OperatorEnded", 2)
+
+
 @pytest.mark.parametrize("listed", [False, True], ids=["all namespaces", "a list of namespaces"])
 def test_nothing_is_refused_and_no_right_is_too_much(audited: KubeCluster, tmp_path: Path, listed: bool) -> None:
     async def main() -> None:
@@ -434,6 +446,7 @@ def test_nothing_is_refused_and_no_right_is_too_much(audited: KubeCluster, tmp_p
                 v1_jobs=KINDS,
                 gang_scheduler="default-scheduler",
             )
+            await complain(scene, settings)
             await use_volcano(scene, settings)
             await age_runtimes(scene)
             progress = ProgressSettings(f"https://127.0.0.1:{port}", settings.lease_namespace, "127.0.0.1", port)
