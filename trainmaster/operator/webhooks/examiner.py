@@ -22,6 +22,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CONFIG_MAPS, PRIORITY_CLASSES, TRAIN_JOBS
 from trainmaster.api.spelling import respell
 from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.validation import structural
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.view import ContentUnavailable, View, ask_whole
 from trainmaster.kit.clock import Clock, format_time
@@ -84,6 +85,17 @@ class Examiner:
             return ReviewVerdict()
         problems = list(reserved.list_added(review.new, review.old, kind.tenants.reserved))
         return ReviewVerdict(reserved.refuse(kind.gvr, review.name, review.namespace, problems) if problems else None)
+
+    def find_misfit(self, review: Review) -> str:
+        """Where the objects of a review do not fit the definition of their kind; "" if they do. An API server looks at
+        that before it asks, so the rules do not: this is for whoever else sends reviews, once a rule has stumbled."""
+        kind = self._catalogue.find(review.gvr)
+        if kind is None:
+            return ""
+        try:
+            return next((found for obj in (review.new, review.old) if obj and (found := _find_misfit(kind, obj))), "")
+        except RecursionError:
+            return "it is nested too deeply"
 
     def _find_kind(self, review: Review) -> Kind | None:
         """None for what is not ours to examine; nothing is known about namespaces that are not watched."""
@@ -169,6 +181,18 @@ def _examine_policy(review: Review) -> ReviewVerdict:
         return ReviewVerdict()
     errors = check_policy(review.new)
     return ReviewVerdict(status.invalid("", "ConfigMap", NAME, errors) if errors else None)
+
+
+def _find_misfit(kind: Kind, obj: Object) -> str:
+    for name in ("labels", "annotations"):
+        found = obj["metadata"].get(name)
+        if not isinstance(found, dict | None) or not all(isinstance(text, str) for text in (found or {}).values()):
+            return f"metadata.{name} is not a map of strings"
+    for name, node in kind.load().properties.items():
+        if name in obj and name != "metadata" and (errors := structural.check(node, obj[name], name, body=name)):
+            # Without the value, which may be large.
+            return f"{errors[0].path}: {errors[0].detail or errors[0].kind.value[1]}"
+    return ""
 
 
 def _respell_old(kind: Kind, review: Review) -> Object | None:

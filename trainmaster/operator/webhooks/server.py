@@ -101,6 +101,10 @@ class WebhookServer(EdgeServer[IncomingRequest]):
             return build_answer(review, ReviewVerdict(error))
         except Exception as error:
             # The rules rely on what the API server checks before. What it did not send can have any shape.
+            misfit = self._examiner.find_misfit(review)
+            if misfit:
+                text = f"the object does not fit the definition of {review.gvr.qualified}: {misfit}"
+                return build_answer(review, ReviewVerdict(StatusError(400, "BadRequest", text)))
             if self._complaints.take("review"):
                 log.exception("review failed", extra={"action": "webhooks.failed", "resource": review.gvr.qualified})
             text = f"the object could not be examined ({type(error).__name__}); the log of the operator says where"

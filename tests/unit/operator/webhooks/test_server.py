@@ -329,7 +329,7 @@ def bend(value: Any) -> list[Object]:
     return found
 
 
-def test_objects_of_any_shape_get_an_answer_and_the_log_is_not_flooded(caplog: pytest.LogCaptureFixture) -> None:
+def test_objects_of_any_shape_get_an_answer_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The API server lets none of them through; somebody else may send them."""
 
     async def test(site: Site) -> None:
@@ -344,7 +344,7 @@ def test_objects_of_any_shape_get_an_answer_and_the_log_is_not_flooded(caplog: p
         assert (await site.ask("/validate", new=JOB))["allowed"]
 
     run(test)
-    assert len(caplog.records) <= 6
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_large_bodies_are_taken_a_few_at_a_time_and_slow_ones_not_for_ever() -> None:
