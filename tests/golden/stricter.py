@@ -48,6 +48,15 @@ async def _create_with_bad_variable(stage: Stage) -> Object:
     return await stage.create(TRAIN_JOBS, make_trainjob(trainer={"env": [{"name": "A=B", "value": "1"}]}))
 
 
+async def _remove_deadline(stage: Stage) -> Object:
+    await stage.create_runtime(make_runtime())
+    made = await stage.create(TRAIN_JOBS, make_trainjob(activeDeadlineSeconds=60))
+    spec = {name: value for name, value in made["spec"].items() if name != "activeDeadlineSeconds"}
+    # With its mirror: alone it would be put back.
+    wanted = {**made, "metadata": {**made["metadata"], "annotations": {}}, "spec": spec}
+    return await stage.cluster.client.update(TRAIN_JOBS, wanted, "default")
+
+
 STRICTER = (
     Stricter(
         "a TrainJob with `spec.initializer.dataset` or `model`, if the job of that name in the runtime lacks the "
@@ -74,5 +83,11 @@ STRICTER = (
         ("spec.trainer.env", "a valid environment variable name"),
         "the Pod would be invalid",
         _create_with_bad_variable,
+    ),
+    Stricter(
+        "an update of a TrainJob that removes `spec.activeDeadlineSeconds`",
+        ("spec.activeDeadlineSeconds", "field is immutable"),
+        "a job could be given another deadline by removing and adding it, although the field is immutable",
+        _remove_deadline,
     ),
 )

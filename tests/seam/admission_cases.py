@@ -87,6 +87,12 @@ def set_spec(**values: Any) -> Change:
     return change
 
 
+def _remove_deadline(obj: Object) -> None:
+    """And its mirror: what vanishes alone is put back on a cluster."""
+    del obj["spec"]["activeDeadlineSeconds"]
+    obj["metadata"].get("annotations", {}).pop(DEADLINE_ANNOTATION, None)
+
+
 def set_annotation(key: str, value: str) -> Change:
     def change(obj: Object) -> None:
         obj["metadata"].setdefault("annotations", {})[key] = value
@@ -222,6 +228,11 @@ CASES: dict[str, Case] = {
         (make_trainjob(runtime="torchtune-llama3.2-1b", suspend=True, trainer={}, initializer=_INITIALIZER),),
         set_spec(initializer=None),
         words="field is immutable",
+    ),
+    "the deadline is removed": Case(
+        (job(suspend=True, activeDeadlineSeconds=60),),
+        _remove_deadline,
+        words="spec.activeDeadlineSeconds: Invalid value: field is immutable",
     ),
     "the manager is removed and filled in again": Case(
         (job(suspend=True, managedBy="kueue.x-k8s.io/multikueue"),),

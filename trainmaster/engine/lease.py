@@ -160,20 +160,22 @@ class Lease:
         try:
             found = await self._client.get(LEASES, settings.name, settings.namespace)
         except NotFound:
-            meta = self._build_meta({"name": settings.name, "namespace": settings.namespace})
+            meta = self._mark({"metadata": {"name": settings.name, "namespace": settings.namespace}})
             lease = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": self._build_spec({})}
             self._note(await self._client.create(LEASES, lease, settings.namespace))
             return True
         self._note(found)
         if not self._is_free(found):
             return False
-        wanted = {**found, "metadata": self._build_meta(found["metadata"]), "spec": self._build_spec(found)}
+        wanted = {**found, "metadata": self._mark(found), "spec": self._build_spec(found)}
         self._note(await self._client.update(LEASES, wanted, settings.namespace))
         return True
 
-    def _build_meta(self, before: Fields) -> Object:
-        marks = {**(before.get("annotations") or {}), VERSION: self._settings.version}
-        return {**before, "annotations": marks} if self._settings.version else dict(before)
+    def _mark(self, before: Fields) -> Object:
+        """The metadata, with our version."""
+        marks = {**read_annotations(before), VERSION: self._settings.version}
+        meta: Fields = before["metadata"]
+        return {**meta, "annotations": marks} if self._settings.version else dict(meta)
 
     def _is_free(self, lease: Fields) -> bool:
         spec = read_spec(lease)

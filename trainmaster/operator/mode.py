@@ -66,6 +66,7 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
 from trainmaster.engine.lease import Lease, LeaseSettings, LeaseTimes
 from trainmaster.engine.manager import Manager
+from trainmaster.history.keeper import Keeper
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -94,7 +95,7 @@ from trainmaster.operator.monitoring.troubles import OperatorTrouble, explain_re
 from trainmaster.operator.monitoring.work_metrics import declare_leading, declare_passes, declare_queues
 from trainmaster.operator.others import OtherWriters
 from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME, NAMESPACE
-from trainmaster.operator.starting import Starting
+from trainmaster.operator.starting import StartSteps
 from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer
 from trainmaster.operator.tls import build_context, read_end
@@ -208,7 +209,7 @@ async def running_operator(
         client = limit_rate(client, settings, clock)
         told = await stack.enter_async_context(telling(client, settings.about, clock))
         readiness.explain_start(told.list_troubles)
-        starting = Starting(clock, settings.lease_namespace, told.note_start)
+        starting = StartSteps(clock, settings.lease_namespace, told.note_start)
         await starting.persist(partial(check_cluster, client, settings))
         progress = None if settings.companion else settings.progress
         keys = None if progress is None else await starting.persist(partial(get_keys, client, progress, clock))
@@ -216,26 +217,12 @@ async def running_operator(
             await stack.enter_async_context(serving_metrics(metrics, client, settings.metrics, clock, keys))
         reports = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
         operated = () if settings.companion else list_operated(settings, reports)
-        others = OtherWriters(clock.now())
-        cache = build_cache(
-            client,
-            list_collections(operated, settings),
-            namespaces=settings.namespaces,
-            optional=settings.optional,
-            all_pods=bool(settings.v1_jobs),
-            clock=clock,
-            ids=ids,
-            witness=None if settings.companion else others.notice,
-        )
-        told.add(partial(explain_watches, cache.watches))
-        told.add(others)
+        cache = build_watched_cache(client, operated, settings, told, clock, ids)
         readiness.add("cache", CacheCheck(cache, clock))
         await stack.enter_async_context(cache)
         await cache.wait_synced()
         if progress is not None and keys is not None:
-            server = StatusServer(client, cache, clock)
-            tls = build_context(keys.certificate, keys.key)
-            await stack.enter_async_context(server.listening(tls, progress.host, progress.port))
+            await enter_status_server(stack, StatusServer(client, cache, clock), progress, keys)
             insight.add_certificate("progress", partial(read_end, keys.certificate))
         webhooks = await enter_webhooks(stack, starting, client, cache, settings, clock)
         if webhooks is not None:
@@ -253,10 +240,8 @@ async def running_operator(
             await starting.persist(partial(install_runtimes, leader))
         recorder = DeletionRecorder(apply_one_by_one(leader, cache.learn))
         deletions = await stack.enter_async_context(running_census(cache, settings.models, metrics, clock))
-        keeper = None
-        if settings.history is not None:
-            history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
-            keeper = await stack.enter_async_context(history)
+        keeper = await enter_history(stack, settings, client, cache, recorder, clock)
+        if keeper is not None:
             declare_history(metrics, keeper)
         unpublished = await starting.persist(partial(list_unpublished, client, settings.models))
         lifecycle = LifecycleContext(ledger=keeper, unpublished=unpublished, models=settings.models)
@@ -277,6 +262,52 @@ async def running_operator(
         places = ",".join(settings.namespaces) or "(all)"
         log.info("operating", extra={"action": "operator.ready", "namespaces": places})
         yield Operator(cache, manager)
+
+
+def build_watched_cache(
+    client: Client,
+    operated: Sequence[Controller],
+    settings: OperatorSettings,
+    told: Telling,
+    clock: Clock,
+    ids: Ids,
+) -> WatchCache:
+    """What keeps it from being filled is told, and who else works on the same jobs."""
+    others = OtherWriters(clock.now())
+    cache = build_cache(
+        client,
+        list_collections(operated, settings),
+        namespaces=settings.namespaces,
+        optional=settings.optional,
+        all_pods=bool(settings.v1_jobs),
+        clock=clock,
+        ids=ids,
+        witness=None if settings.companion else others.notice,
+    )
+    told.add(partial(explain_watches, cache.watches))
+    told.add(others)
+    return cache
+
+
+async def enter_status_server(
+    stack: AsyncExitStack, server: StatusServer, progress: ProgressSettings, keys: ServerKeys
+) -> None:
+    tls = build_context(keys.certificate, keys.key)
+    await stack.enter_async_context(server.listening(tls, progress.host, progress.port))
+
+
+async def enter_history(
+    stack: AsyncExitStack,
+    settings: OperatorSettings,
+    client: Client,
+    cache: WatchCache,
+    recorder: DeletionRecorder,
+    clock: Clock,
+) -> Keeper | None:
+    if settings.history is None:
+        return None
+    history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
+    return await stack.enter_async_context(history)
 
 
 def list_operated(settings: OperatorSettings, progress: ProgressServer | None) -> tuple[Controller, ...]:
@@ -340,7 +371,7 @@ def explain_lease(lease: Lease, namespace: str) -> list[OperatorTrouble]:
 
 async def enter_webhooks(
     stack: AsyncExitStack,
-    starting: Starting,
+    starting: StartSteps,
     client: Client,
     cache: WatchCache,
     settings: OperatorSettings,

@@ -24,7 +24,7 @@ _CURABLE = (401, 403, 404, 429)
 T = TypeVar("T")
 
 
-class Starting:
+class StartSteps:
     """The steps of one start."""
 
     def __init__(self, clock: Clock, namespace: str, note: Callable[[OperatorTrouble | None], None]) -> None:

@@ -32,6 +32,9 @@ _OLDER_SHAPES = {
 }
 
 
+_DEADLINE = "activeDeadlineSeconds"
+
+
 def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
     spec = new.get("spec") or {}
     trainer = spec.get("trainer") or {}
@@ -48,6 +51,9 @@ def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
         for name in ("trainer", "initializer"):
             if (name in before) != (name in spec):
                 errors.append(fields.invalid(f"spec.{name}", fields.OMIT, "field is immutable"))
+        if before.get(_DEADLINE) and not spec.get(_DEADLINE):
+            # It may be added, as upstream; then it stays.
+            errors.append(fields.invalid(f"spec.{_DEADLINE}", fields.OMIT, "field is immutable"))
     own, second = spec.get("ttlSecondsAfterFinished"), (spec.get("cleanupPolicy") or {}).get("ttlSecondsAfterFinished")
     if own is not None and second is not None and own != second:
         text = "must equal spec.ttlSecondsAfterFinished when both are set"

@@ -221,7 +221,7 @@ async def check_events(facts: ClusterFacts) -> list[Diagnosis]:
     for event in (await facts.client.list(EVENTS, facts.namespace)).items:
         moment = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
         seconds = (now - parse_time(moment)).total_seconds()
-        is_ours = (event.get("reportingComponent") or "") == COMPONENT
+        is_ours = read_text(event, "reportingComponent") == COMPONENT
         if is_ours and event.get("type") == "Warning" and seconds < _RECENT_SECONDS:
             what = event["involvedObject"]
             if what.get("kind") in ("Pod", "Lease"):
