@@ -90,10 +90,12 @@ async def describe_settled(stage: Stage) -> dict[str, Object]:
         await asyncio.sleep(2.5)
 
 
-async def play_kill(cluster: KubeCluster, logs: Path, number: int, **leaders: Any) -> dict[str, Object]:
+async def play_kill(
+    cluster: KubeCluster, logs: Path, number: int, job: Object | None, **leaders: Any
+) -> dict[str, Object]:
     """How the job of a leader ended that was killed after its n-th write; 0: never."""
     async with running_pair(cluster, logs, kill_after=number, **leaders) as pair:
-        await pair.stage.submit()
+        await pair.stage.submit(job)
         if number:
             assert await asyncio.to_thread(pair.leader.wait) == -signal.SIGKILL
             await pair.wait_until_taken_over()
@@ -102,11 +104,13 @@ async def play_kill(cluster: KubeCluster, logs: Path, number: int, **leaders: An
         return await describe_settled(pair.stage)
 
 
-def check_kills(cluster: KubeCluster, logs: Path, numbers: list[int], **leaders: Any) -> None:
+def check_kills(
+    cluster: KubeCluster, logs: Path, numbers: list[int], *, job: Object | None = None, **leaders: Any
+) -> None:
     """All at the same time, and beside them one that is left alone."""
 
     async def play() -> list[dict[str, Object]]:
-        return await asyncio.gather(*(play_kill(cluster, logs, number, **leaders) for number in (0, *numbers)))
+        return await asyncio.gather(*(play_kill(cluster, logs, number, job, **leaders) for number in (0, *numbers)))
 
     peace, *found = asyncio.run(play())
     assert [list_differences(peace, each) for each in found] == [[] for _ in numbers]

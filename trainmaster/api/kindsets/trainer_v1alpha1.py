@@ -18,6 +18,7 @@ from trainmaster.api.fields import FieldError
 from trainmaster.api.kindsets import jobset_v1alpha2
 from trainmaster.api.labels import ANCESTOR_STEP, RESERVED_IN_TEMPLATES
 from trainmaster.api.lifecycle.templates import check_levels, warn_templates
+from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD
 from trainmaster.api.lifecycle.terms import check_annotations
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_spec
@@ -30,9 +31,6 @@ _OLDER_SHAPES = {
     "labels": "spec.labels is the shape of Trainer 2.1; use spec.runtimePatches",
     "annotations": "spec.annotations is the shape of Trainer 2.1; use spec.runtimePatches",
 }
-
-
-_DEADLINE = "activeDeadlineSeconds"
 
 
 def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
@@ -51,9 +49,9 @@ def validate_trainjob(new: Object, old: Object | None) -> list[FieldError]:
         for name in ("trainer", "initializer"):
             if (name in before) != (name in spec):
                 errors.append(fields.invalid(f"spec.{name}", fields.OMIT, "field is immutable"))
-        if before.get(_DEADLINE) and not spec.get(_DEADLINE):
+        if before.get(DEADLINE_FIELD) and not spec.get(DEADLINE_FIELD):
             # It may be added, as upstream; then it stays.
-            errors.append(fields.invalid(f"spec.{_DEADLINE}", fields.OMIT, "field is immutable"))
+            errors.append(fields.invalid(f"spec.{DEADLINE_FIELD}", fields.OMIT, "field is immutable"))
     own, second = spec.get("ttlSecondsAfterFinished"), (spec.get("cleanupPolicy") or {}).get("ttlSecondsAfterFinished")
     if own is not None and second is not None and own != second:
         text = "must equal spec.ttlSecondsAfterFinished when both are set"

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 COMPONENT = "trainmaster-operator"
 _LOOK_SECONDS = 3.0
 """What passes sooner, such as a connection that is cut, is not worth a sentence."""
-
 _END_SECONDS = 3.0
 
 Look = Callable[[], Iterable[OperatorTrouble]]
@@ -61,7 +60,7 @@ class Telling:
             if before is None or (before != text and reason not in VARYING):
                 log.warning(text, extra={"action": "operator.trouble", "reason": reason})
                 self._recorder.record(self._about, reason, text, warning=True)
-        for reason in self._told.keys() - found.keys():
+        for reason in sorted(self._told.keys() - found.keys()):
             log.info("trouble is over", extra={"action": "operator.recovered", "reason": reason})
         self._told = found
 
