@@ -22,6 +22,7 @@ from tests.kube.cluster import KubeCluster
 from tests.seam.made import check_one_jobset_each
 from tests.seam.sameness import describe_all, list_differences
 from tests.seam.stage import KwokNode, open_site
+from tests.seam.test_namespace_deleted import is_active
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
@@ -92,7 +93,7 @@ async def play(cluster: KubeCluster, outage: Outage) -> dict[str, Object]:
         await stage.submit(make_trainjob(name="brief", nodes=1, ttlSecondsAfterFinished=_TTL))
         await stage.submit(make_trainjob(name="later", nodes=1, suspend=True))
         await stage.wait_for(TRAIN_JOBS, "brief", is_finished)
-        await stage.wait_for(TRAIN_JOBS, _HELD, is_running)
+        await stage.wait_for(TRAIN_JOBS, _HELD, is_active)
         await stage.wait_for(TRAIN_JOBS, "later", lambda job: job.get("status", {}).get("conditions"))
         await outage(cluster)
         over.set()
@@ -107,10 +108,6 @@ async def play(cluster: KubeCluster, outage: Outage) -> dict[str, Object]:
         await stage.come_to_rest()
         check_one_jobset_each(cluster, site.namespace)
         return await describe_all(stage)
-
-
-def is_running(trainjob: Object) -> bool:
-    return any(step.get("active") for step in trainjob.get("status", {}).get("jobsStatus") or ())
 
 
 async def is_gone(stage: Stage, name: str) -> bool:

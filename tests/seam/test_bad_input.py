@@ -32,6 +32,7 @@ from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.kit.clock import SystemClock
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import tell_refusal
+from trainmaster.operator.own_pod import find_own_pod
 from trainmaster.operator.rights import Duties
 from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 
@@ -273,14 +274,21 @@ def test_files_that_are_missing_end_it_with_one_sentence(installed: KubeCluster,
     check_end(installed, tmp_path, "missing", *webhooks)
 
 
-def test_settings_that_are_refused_are_an_event_about_the_pod(installed: KubeCluster) -> None:
-    """What a process in a Pod does before it ends; only a Pod has the files by which it finds its cluster."""
-    pod: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "op-1", "namespace": _OWN, "uid": "u-1"}}
+def test_settings_that_are_refused_are_an_event_about_the_pod(installed: KubeCluster, tmp_path: Path) -> None:
+    """What a process in a Pod does before it ends; only a Pod has the files by which it finds its cluster. Its token is
+    a real one."""
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "op-1", "namespace": _OWN}}
+    installed.apply(json.dumps({**made, "spec": {"containers": [{"name": "a", "image": "a"}]}}))
+    bound = ("--bound-object-kind", "Pod", "--bound-object-name", "op-1")
+    (tmp_path / "token").write_text(installed.kubectl("create", "token", "default", "-n", _OWN, *bound).strip())
+    pod = find_own_pod(tmp_path)
+    assert pod is not None
     config = ClusterConfig(installed.server, token=installed.token, ca_pem=installed.ca.read_text())
     tell_refusal(config, pod, "settings.toml: there is no setting operator.workerz; did you mean operator.workers?")
     items = json.loads(installed.kubectl("get", "events", "-n", _OWN, "-o", "json"))["items"]
     (told,) = [item for item in items if item["involvedObject"]["kind"] == "Pod"]
-    assert told["involvedObject"]["uid"] == "u-1" and "operator.workerz" in told["message"]
+    assert "operator.workerz" in told["message"]
+    assert "OperatorEnded" in installed.kubectl("describe", "pod", "op-1", "-n", _OWN)
     tell_refusal(ClusterConfig("https://127.0.0.1:1"), pod, "a cluster that is away changes nothing")
 
 

@@ -23,9 +23,11 @@ import pytest
 from tests.flow.stage import Stage, is_finished, make_trainjob
 from tests.kube.cluster import KubeCluster
 from tests.seam.made import check_one_jobset_each
-from tests.seam.sameness import describe_all, list_differences
+from tests.seam.sameness import list_differences
 from tests.seam.stage import KwokNode, open_site
 from tests.seam.test_clocks import is_gone
+from tests.seam.test_failover import describe_settled
+from tests.seam.test_namespace_deleted import is_active
 from tests.support.server import clean_environ
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import LEASES, TRAIN_JOBS
@@ -157,7 +159,7 @@ async def play_versions(cluster: KubeCluster, logs: Path, versions: list[Path]) 
             await rollout.replace(code)
             if number == 0:
                 await stage.submit(make_trainjob(name="first"))
-                await stage.wait_for(TRAIN_JOBS, "first", is_running)
+                await stage.wait_for(TRAIN_JOBS, "first", is_active)
                 await stage.submit(make_trainjob(name="later", nodes=1, suspend=True))
             brief = f"brief-{number}"
             await stage.submit(make_trainjob(name=brief, nodes=1, ttlSecondsAfterFinished=1))
@@ -169,22 +171,7 @@ async def play_versions(cluster: KubeCluster, logs: Path, versions: list[Path]) 
         agents = {event["userAgent"] for event in cluster.read_audit(stage.namespace)}
         names = {__version__ if code == REPOSITORY else _OTHER for code in versions}
         assert {f"trainmaster-operator/{name}" for name in names} <= agents
-        return await settle(stage)
-
-
-async def settle(stage: Stage) -> dict[str, Object]:
-    """Once nothing changes any more."""
-    before: dict[tuple[str, str], str] = {}
-    while True:
-        now = await stage.list_versions()
-        if now == before:
-            return await describe_all(stage)
-        before = now
-        await asyncio.sleep(2.5)
-
-
-def is_running(trainjob: Object) -> bool:
-    return any(step.get("active") for step in trainjob.get("status", {}).get("jobsStatus") or ())
+        return await describe_settled(stage)
 
 
 def test_jobs_run_on_through_an_upgrade_and_a_downgrade(

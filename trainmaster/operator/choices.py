@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trainmaster.api.meta import Object
 from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.app.settings import Effective, SettingsError
 from trainmaster.engine.lease import LeaseTimes
@@ -19,6 +18,7 @@ from trainmaster.operator import manifests
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings
 from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
+from trainmaster.operator.own_pod import find_own_pod
 from trainmaster.operator.rights import NAME, Duties
 from trainmaster.operator.webhooks.serving import WebhookSettings
 
@@ -29,12 +29,10 @@ _PORTS = ("progress_port", "webhook_port", "health_port", "metrics_port")
 class OperatorChoices:
     """One set of settings. Creating it raises SettingsError if they contradict one another."""
 
-    def __init__(self, effective: Effective, *, in_pod: bool, pod: tuple[str, str] = ("", "")) -> None:
-        """`pod`: name and uid of the Pod in which this process runs, as far as it knows."""
+    def __init__(self, effective: Effective, *, in_pod: bool) -> None:
         self._options: OperatorOptions = effective.settings.operator
         self._sources = effective.sources
         self._in_pod = in_pod
-        self._pod = pod
         self.v1_jobs = self._choose_v1_jobs()
         self._lease_times = self._choose_lease_times()
         self._check()
@@ -83,7 +81,7 @@ class OperatorChoices:
             request_burst=options.request_burst,
             v1_jobs=self.v1_jobs,
             gang_scheduler=options.gang_scheduler_name,
-            pod=build_pod(*self._pod, options.lease_namespace) if self._in_pod else None,
+            pod=find_own_pod() if self._in_pod else None,
         )
 
     def _choose_v1_jobs(self) -> tuple[type[V1Job], ...]:
@@ -196,13 +194,6 @@ class OperatorChoices:
         """How somebody who wrote a flag would write another one; without flags, the setting."""
         is_flag = any(source.startswith("flag ") for name, source in self._sources.items() if name[:9] == "operator.")
         return f"--{key.replace('_', '-')}" if is_flag else f"operator.{key}"
-
-
-def build_pod(name: str, uid: str, namespace: str) -> Object | None:
-    """For events about it. Without its uid they would not be shown with it."""
-    if not (name and uid):
-        return None
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "uid": uid}}
 
 
 def _to_path(text: str) -> Path | None:

@@ -135,7 +135,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     in_pod = bool(context.environ.get("KUBERNETES_SERVICE_HOST")) and not options.kubeconfig
     try:
         effective = load_settings(options, context)
-        choices = OperatorChoices(effective, in_pod=in_pod, pod=_read_pod(context))
+        choices = OperatorChoices(effective, in_pod=in_pod)
     except SettingsError as error:
         if in_pod:
             _tell_cluster(context, str(error))
@@ -149,22 +149,17 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     return exits.OK
 
 
-def _read_pod(context: CommandContext) -> tuple[str, str]:
-    """Name and uid of the Pod of this process, which the manifests of the operator put into its environment."""
-    return context.environ.get("POD_NAME", ""), context.environ.get("POD_UID", "")
-
-
 def _tell_cluster(context: CommandContext, text: str) -> None:
     """An event about the Pod of this process, whose log nobody may read."""
     from trainmaster.client.kubeconfig import load_in_cluster
-    from trainmaster.operator.choices import build_pod
     from trainmaster.operator.mode import tell_refusal
+    from trainmaster.operator.own_pod import find_own_pod
 
+    pod = find_own_pod()
     try:
         config = load_in_cluster(context.environ)
     except ConfigError:
         return
-    pod = build_pod(*_read_pod(context), config.namespace)
     if pod is not None:
         tell_refusal(config, pod, text)
 

@@ -1,6 +1,6 @@
 """Says what keeps an operator from working, once when it begins and once when it is over: in the log, and as an event.
 
-The event is about the Pod of the operator, which it knows from its environment, else about its Lease. Troubles are
+The event is about the Pod of the operator, which it knows from its token, else about its Lease. Troubles are
 asked for every few seconds and never raise: an operator waits for what somebody else has to mend, unready, because a
 Pod that ends again and again hides its reason.
 """
