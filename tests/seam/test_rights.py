@@ -32,6 +32,7 @@ from tests.seam.stage import KwokNode, make_config
 from tests.seam.test_progress import ask, free_port, issue
 from tools.toolbox import Toolbox
 from trainmaster.api.labels import DERIVED, JOBSET_NAME, LAST_USED
+from trainmaster.api.lifecycle.term_names import TTL_ANNOTATION
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -53,7 +54,7 @@ from trainmaster.api.resources import (
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training.reports import build_path
 from trainmaster.api.v1jobs.frameworks import JOB_NAME, MPI, PYTORCH, TENSORFLOW
-from trainmaster.client.contract import Client, PatchType
+from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.http import HttpClient
 from trainmaster.controllers.install import SOURCE_HASH
 from trainmaster.jobs.models.v1jobs import MPIJob, PyTorchJob, TFJob
@@ -180,6 +181,16 @@ class Scene:
     async def create(self, gvr: GVR, name: str, obj: Object, **labels: str) -> None:
         meta = {**obj.get("metadata", {}), "name": name, "namespace": self.namespace}
         await self.client.create(gvr, {**obj, "metadata": meta}, self.namespace)
+
+    async def ask_create(self, gvr: GVR, obj: Object) -> Object | StatusError:
+        """What the server would answer."""
+        meta = {**obj["metadata"], "namespace": self.namespace}
+        try:
+            return await self.client.create(
+                gvr, {**obj, "metadata": meta}, self.namespace, options=WriteOptions(dry_run=True)
+            )
+        except StatusError as error:
+            return error
 
     async def patch(self, gvr: GVR, name: str, patch: Object) -> None:
         await self.client.patch(gvr, name, PatchType.MERGE, patch, self.namespace)
@@ -392,23 +403,22 @@ def installed_webhooks(scene: Scene) -> Iterator[WebhookSettings]:
 
 
 async def await_webhooks(scene: Scene) -> None:
-    """The leader tells the API server its CA, in both configurations. Those of TrainJobs are in both."""
-    jobs = {
-        TENSORFLOW.gvr: make_job(TENSORFLOW, {"Worker": 1}, runPolicy={"suspend": True}),
-        TRAIN_JOBS: make_trainjob(suspend=True),
-    }
-    for gvr, job in jobs.items():
+    """The leader tells the API server its CA, in both configurations. Until the API server has seen these, it accepts
+    what the one refuses, and lacks what the other fills in."""
+    misnamed = make_job(TENSORFLOW, {"Worker": 1})
+    misnamed["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["name"] = "other"
+    for gvr, refused in ((TRAIN_JOBS, make_trainjob(runtime="missing")), (TENSORFLOW.gvr, misnamed)):
 
-        async def are_called(gvr: GVR = gvr, job: Object = job) -> bool:
-            try:
-                await scene.create(gvr, "awaited", job)
-            except StatusError as error:
-                assert "failed calling webhook" in error.message, error
-                return False
-            return True
+        async def is_refused(gvr: GVR = gvr, refused: Object = refused) -> bool:
+            return "denied the request" in str(await scene.ask_create(gvr, refused))
 
-        await wait_for(are_called, f"the webhooks of {gvr.plural}")
-        await scene.client.delete(gvr, "awaited", scene.namespace)
+        await wait_for(is_refused, f"the validating webhook of {gvr.plural}")
+
+    async def is_filled_in() -> bool:
+        answer = await scene.ask_create(TRAIN_JOBS, make_trainjob(suspend=True, ttlSecondsAfterFinished=5))
+        return isinstance(answer, dict) and TTL_ANNOTATION in answer["metadata"].get("annotations", {})
+
+    await wait_for(is_filled_in, "the defaulting webhook")
 
 
 async def use_volcano(scene: Scene, settings: OperatorSettings) -> None:
