@@ -150,7 +150,9 @@ class Lease:
                 written = await self._write()
         except (StatusError, OSError) as error:
             self.refusal = error if isinstance(error, StatusError) else None
-            log.warning("lease not written", extra={"action": "lease.retry", "error": str(error)})
+            # Of the time limit, which is an OSError too, there is no text.
+            text = str(error) or f"no answer within {self._times.period:g} s"
+            log.warning("lease not written", extra={"action": "lease.retry", "error": text})
             return False
         self.refusal = None
         return written
