@@ -141,6 +141,8 @@ SYMPTOMS: dict[str, tuple[str, int, str]] = {
     "version": ("", 0, "trainmaster"),
 }
 """Command on the page -> (the job that is meant, exit code, words that it prints)."""
+ON_CLUSTERS = ["doctor --kubeconfig ~/.kube/config", "kubectl get events -n trainmaster-system"]
+"""About an operator: tests/seam/test_bad_input.py runs them on a real control plane."""
 
 
 def list_page_commands() -> list[str]:
@@ -150,7 +152,7 @@ def list_page_commands() -> list[str]:
 
 
 def test_every_command_of_the_page_is_tried() -> None:
-    assert list_page_commands() == sorted(SYMPTOMS)
+    assert list_page_commands() == sorted([*SYMPTOMS, *ON_CLUSTERS])
 
 
 @pytest.mark.parametrize("typed", SYMPTOMS)
