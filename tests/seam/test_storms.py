@@ -25,8 +25,9 @@ pytestmark = pytest.mark.kube
 FAULTS: Sequence[Fault] = get_args(Fault)
 _SHARE = 0.3
 _ALL_SECONDS = 3.0
-_MOST = 14
-"""Requests of one kind for one path in these seconds. A pass that fails is repeated after 5 ms, 10 ms, 20 ms, ..."""
+_MOST = 24
+"""Requests of one kind for one path in these seconds. A pass that fails is repeated after 5 ms, 10 ms, 20 ms, ..., so
+ten times; there are two jobs, and the seconds are longer on a busy machine."""
 
 
 def test_in_a_storm_jobs_end_as_without_it_and_the_server_is_not_hammered(seam_cluster: KubeCluster) -> None:
