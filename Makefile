@@ -5,7 +5,7 @@ PYTHON ?= python3
 RUN := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup venv demo test heavy check sim fuzz format bench dist distcheck clean
+.PHONY: help setup venv demo test heavy check sim fuzz format bench dist image distcheck clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: setup ## Run all benches and write docs/performance.md (ARGS="startup cli
 dist: ## Build wheel, sdist and checksums of the current commit in dist/; the same commit gives the same bytes
 	@$(PYTHON) tools/bootstrap.py --package-only
 	@$(RUN) tools/dist.py
+
+image: dist ## Write the image of the current commit to dist/, without a container engine (on Debian; NAME=registry/name:tag)
+	@$(RUN) tools/image.py dist/trainmaster-*.whl $(if $(NAME),--name $(NAME))
 
 distcheck: setup ## Install the wheel into an empty environment and run the e2e tests with it (ARGS="-x -k name" for pytest)
 	@$(RUN) tools/distcheck.py $(ARGS)

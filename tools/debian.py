@@ -17,8 +17,9 @@ class NotAvailable(Exception):
     """The packages cannot be had; the text says why."""
 
 
-def unpack_packages(packages: Sequence[str], folder: Path, *, dependencies: bool = False) -> None:
-    """`dependencies`: with everything that the packages need, libc included, whatever the machine has."""
+def unpack_packages(packages: Sequence[str], folder: Path, *, dependencies: bool = False, listed: bool = False) -> None:
+    """`dependencies`: with everything that the packages need, libc included, whatever the machine has. `listed`: leaves
+    a list of the packages, which is where scanners of images look for it."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise NotAvailable("this is no Debian (apt-get and dpkg-deb are needed)")
     work = folder / ".apt"
@@ -38,7 +39,16 @@ def unpack_packages(packages: Sequence[str], folder: Path, *, dependencies: bool
             raise NotAvailable(f"apt-get {' '.join(step[:2])}: {_last_line(done)}")
     for package in sorted(work.rglob("*.deb")):
         subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
+        if listed:
+            _list_package(package, folder)
     shutil.rmtree(work)
+
+
+def _list_package(package: Path, folder: Path) -> None:
+    fields = subprocess.run(["dpkg-deb", "-f", str(package)], capture_output=True, text=True, check=True).stdout
+    entry = folder / "var" / "lib" / "dpkg" / "status.d" / package.name.partition("_")[0]
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    entry.write_text(fields)
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

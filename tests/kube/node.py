@@ -12,8 +12,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.kube.images import PAUSE, Image, write_image
+from tests.kube.images import PAUSE
 from tests.kube.namespaces import ADDRESS
+from tools.image import Image, write_image
 from tools.pod_root import NODE_ROOT
 from tools.toolbox import Unavailable
 

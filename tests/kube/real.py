@@ -16,10 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tests.kube.cluster import KubeCluster, Parts
-from tests.kube.images import BUSYBOX, PAUSE, Image, build_busybox_layer, build_trainmaster_image
+from tests.kube.images import BUSYBOX, PAUSE, build_busybox_layer, build_trainmaster_image
 from tests.kube.keys import Keys
 from tests.kube.namespaces import ADDRESS, Namespaces
 from tests.kube.node import NODE, PODS, RealNode
+from tools.image import Image
 from tools.pod_root import IMAGE_ROOT, NODE_ROOT
 from tools.toolbox import Toolbox, Unavailable
 from trainmaster.operator.manifests import build_manifests
