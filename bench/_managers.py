@@ -82,7 +82,7 @@ class Operator:
     def install(self, cluster: KubeCluster) -> None:
         self._webhook_port = cluster.take_port()
         url = f"https://127.0.0.1:{self._webhook_port}"
-        printed = run_cli("operator", "--print-manifests", "--webhooks", "--webhook-url", url)
+        printed = run_cli("operator", "--print-manifests", "--without-deployment", "--webhooks", "--webhook-url", url)
         items = [item for item in yaml.safe_load(printed)["items"] if item["kind"] not in _NOT_NEEDED]
         # No webhook answers before the operator runs, and nothing but definitions, rights and webhooks is needed.
         cluster.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))

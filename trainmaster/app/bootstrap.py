@@ -18,7 +18,6 @@ from trainmaster.api.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
-    RBAC_GROUP,
     ROLE_BINDINGS,
     ROLES,
 )
@@ -27,16 +26,17 @@ from trainmaster.api.storage import build_storage_class
 from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.auth.contract import AUTHENTICATED
+from trainmaster.app.public_info import (
+    INFO_NAME,
+    INFO_NAMESPACE,
+    VERSION_KEY,
+    build_public_info,
+    build_public_role,
+    build_public_role_binding,
+)
 from trainmaster.auth.roles import build_cluster_role_bindings, build_cluster_roles
 from trainmaster.client.contract import PatchType, WriteOptions
 
-INFO_NAMESPACE, INFO_NAME = "kubeflow-system", "kubeflow-trainer-public"
-VERSION_KEY = "kubeflow_trainer_version"
-SERVED_VERSION = "v2.3.0"
-"""The release of Kubeflow Trainer whose API we serve; clients know upstream's releases, not ours."""
-_INFO_METADATA = {"name": INFO_NAME, "namespace": INFO_NAMESPACE}
-_RBAC_VERSION = f"{RBAC_GROUP}/v1"
 _OURS = WriteOptions(field_manager="trainmaster")
 
 
@@ -49,9 +49,9 @@ def ensure_built_ins(registry: ObjectRegistry) -> int:
             (CLUSTER_ROLE_BINDINGS, build_cluster_role_bindings()),
             (PRIORITY_CLASS.gvr, build_system_classes()),
             (STORAGE_CLASS.gvr, [build_storage_class()]),
-            (ROLES, [_build_public_role()]),
-            (ROLE_BINDINGS, [_build_public_role_binding()]),
-            (CONFIG_MAPS, [_build_public_info()]),
+            (ROLES, [build_public_role()]),
+            (ROLE_BINDINGS, [build_public_role_binding()]),
+            (CONFIG_MAPS, [build_public_info()]),
         ):
             for obj in objects:
                 made += _ensure(registry, gvr, obj)
@@ -77,36 +77,7 @@ def _correct_version(registry: ObjectRegistry) -> None:
     kind = catalogue.build().find(CONFIG_MAPS)
     assert kind is not None
     place = (kind, INFO_NAMESPACE, INFO_NAME)
-    want = _build_public_info()["data"]
+    want = build_public_info()["data"]
     found = read_fields(orjson.loads(registry.get(*place).value), "data")
     if found.get(VERSION_KEY) != want[VERSION_KEY]:
         registry.patch(Call(SYSTEM), *place, PatchType.MERGE, {"data": want}, _OURS)
-
-
-def _build_public_info() -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {**_INFO_METADATA},
-        "data": {VERSION_KEY: SERVED_VERSION},
-    }
-
-
-def _build_public_role() -> Object:
-    rule = {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "resourceNames": [INFO_NAME],
-        "verbs": ["get", "list", "watch"],
-    }
-    return {"apiVersion": _RBAC_VERSION, "kind": "Role", "metadata": {**_INFO_METADATA}, "rules": [rule]}
-
-
-def _build_public_role_binding() -> Object:
-    return {
-        "apiVersion": _RBAC_VERSION,
-        "kind": "RoleBinding",
-        "metadata": {**_INFO_METADATA},
-        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "Role", "name": INFO_NAME},
-        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": AUTHENTICATED}],
-    }

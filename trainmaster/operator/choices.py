@@ -14,7 +14,7 @@ from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.app.settings import Effective, SettingsError
 from trainmaster.engine.lease import LeaseTimes
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
-from trainmaster.operator import manifests
+from trainmaster.operator.addresses import build_progress_url
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings
 from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
@@ -146,7 +146,7 @@ class OperatorChoices:
         if not options.progress or options.companion:
             return None
         if not url and self._in_pod:
-            url = manifests.build_progress_url(namespace, port)
+            url = build_progress_url(namespace, port)
         return ProgressSettings(url.rstrip("/"), namespace, port=port) if url else None
 
     def _choose_webhooks(self) -> WebhookSettings | None:

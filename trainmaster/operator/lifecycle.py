@@ -91,7 +91,7 @@ async def check_v1_definitions(client: Client, models: Sequence[type[V1Job]]) ->
         words = ",".join(gvr.plural.removesuffix("s") for gvr in missing)
         raise OSError(
             f"the definitions of {names} are not ours, or cannot be read: apply the output of "
-            f"`trainmaster operator --print-manifests --v1-jobs {words}`"
+            f"`trainmaster operator --print-manifests --without-deployment --v1-jobs {words}`"
         )
 
 

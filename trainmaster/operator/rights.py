@@ -1,7 +1,8 @@
 """The rights of the operator: which roles its service account needs, depending on what it does. Pure.
 
-Used by everything that prints or applies manifests. `tests/seam/test_rights.py` runs the operator with exactly these
-roles, and fails on a right that is missing and on one that nothing used.
+They are a description (`templating`), which the chart reads, and everything else that installs the operator.
+`tests/seam/test_rights.py` runs the operator with exactly these roles, and fails on a right that is missing and on one
+that nothing used.
 
     ClusterRole NAME                     what has no namespace; what jobs need, if it works in all namespaces
     Role NAME-jobs in each namespace     what jobs need, if it is limited to namespaces
@@ -21,6 +22,22 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import GROUP
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, PyTorchJob, V1Job
 from trainmaster.operator.status_keys import SECRET
+from trainmaster.operator.templating.evaluating import ValueScope, evaluate, evaluate_all
+from trainmaster.operator.templating.nodes import (
+    ALL_OF,
+    Document,
+    EachItem,
+    Either,
+    Expanded,
+    ForEach,
+    Has,
+    Not,
+    ReleaseNamespace,
+    Text,
+    Tree,
+    Value,
+    When,
+)
 from trainmaster.operator.webhooks import rotation
 from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 
@@ -32,8 +49,12 @@ LEASE_NAME = "trainmaster-operator"
 COMPANION_LEASE_NAME = "trainmaster-companion"
 TRAINING_OPERATOR_HOOKS = "validator.training-operator.kubeflow.org"
 
+COMPANION, HISTORY, LISTED = Value("companion"), Value("history.enabled"), Value("watchNamespaces")
+V1_JOBS = Value("v1Jobs")
+V1_KINDS = Expanded("v1Jobs", tuple(model.framework.singular for model in MODELS))
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
+_PLURALS = [model.gvr.plural for model in MODELS]
 _POD_GROUPS = ("scheduling.x-k8s.io", "scheduling.volcano.sh")
 
 
@@ -49,8 +70,6 @@ class Duties:
     """The namespaces with jobs; () is all."""
     history: bool = False
     """Keeps records of jobs, with their logs and events."""
-    last_words: bool = False
-    """Reads the end of the log of a Pod that failed without a termination message."""
     own_namespace: str = NAMESPACE
     """The operator's own."""
     name: str = NAME
@@ -67,6 +86,17 @@ class Duties:
         return METRICS_READER if self.name == NAME else f"{self.name}-metrics-reader"
 
     @property
+    def scope(self) -> ValueScope:
+        """The values from which its roles are made."""
+        values = {
+            "companion": self.companion,
+            "v1Jobs": [model.framework.singular for model in self.v1_jobs],
+            "watchNamespaces": list(self.namespaces),
+            "history": {"enabled": self.history},
+        }
+        return ValueScope(values, self.own_namespace)
+
+    @property
     def models(self) -> tuple[type[V1Job], ...]:
         """The v1 kinds whose jobs are deleted after their time."""
         return MODELS if self.companion else self.v1_jobs
@@ -78,120 +108,156 @@ SERVICE_ACCOUNT = Duties().user
 
 def build_access(duties: Duties) -> list[Object]:
     """The service account, its roles and their bindings."""
-    account = {"name": duties.name, "namespace": duties.own_namespace}
-    roles = [
-        _build_role(duties.name, "", list_cluster_rules(duties)),
-        _build_role(duties.name, duties.own_namespace, list_own_rules(duties)),
+    return evaluate_all(describe_access(duties.name, duties.reader), duties.scope)
+
+
+def list_cluster_rules(duties: Duties) -> list[Object]:
+    """The rules of the ClusterRole."""
+    return _list(describe_cluster_rules(), duties)
+
+
+def list_own_rules(duties: Duties) -> list[Object]:
+    """What is needed in the operator's own namespace."""
+    return _list(describe_own_rules(), duties)
+
+
+def list_job_rules(duties: Duties) -> list[Object]:
+    """What is needed in each namespace with jobs."""
+    return _list(describe_job_rules(), duties)
+
+
+def _list(rules: list[Tree], duties: Duties) -> list[Object]:
+    found = evaluate(rules, duties.scope)
+    assert isinstance(found, list)
+    return found
+
+
+def runs(model: type[V1Job]) -> Has:
+    """Whether the operator runs this kind."""
+    return Has(V1_JOBS.path, ALL_OF, model.framework.singular)
+
+
+def describe_access(name: str = NAME, reader: str = METRICS_READER) -> list[Document]:
+    """`name`: of the service account and its roles."""
+    account = {"name": name, "namespace": ReleaseNamespace()}
+    jobs = (f"{name}-jobs", EachItem())
+    return [
+        Document("service-account", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}),
+        Document("rights", _describe_role(name, "", describe_cluster_rules())),
+        Document("rights", _describe_role(name, ReleaseNamespace(), describe_own_rules())),
+        Document("rights-in-namespaces", ForEach(LISTED, _describe_role(*jobs, describe_job_rules()))),
+        Document("rights", _describe_binding(name, name, "")),
+        Document("rights", _describe_binding(name, name, ReleaseNamespace())),
+        Document("rights-in-namespaces", ForEach(LISTED, _describe_binding(name, *jobs))),
+        Document("rights", _describe_role(reader, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])),
     ]
-    roles += [_build_role(f"{duties.name}-jobs", place, list_job_rules(duties)) for place in duties.namespaces]
-    bindings = [_build_binding(duties, role) for role in roles]
-    reader = _build_role(duties.reader, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])
-    return [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, *roles, *bindings, reader]
 
 
-def _build_role(name: str, namespace: str, rules: list[Object]) -> Object:
+def _describe_role(name: str, namespace: Tree, rules: list[Tree]) -> Object:
     """A ClusterRole if `namespace` is empty."""
     meta = {"name": name, **({"namespace": namespace} if namespace else {})}
     kind = "Role" if namespace else "ClusterRole"
     return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules}
 
 
-def _build_binding(duties: Duties, role: Object) -> Object:
+def _describe_binding(account: str, role: str, namespace: Tree) -> Object:
+    kind = "Role" if namespace else "ClusterRole"
     return {
         "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{role['kind']}Binding",
-        "metadata": dict(role["metadata"]),
-        "roleRef": {"apiGroup": _RBAC, "kind": role["kind"], "name": role["metadata"]["name"]},
-        "subjects": [{"kind": "ServiceAccount", "name": duties.name, "namespace": duties.own_namespace}],
+        "kind": f"{kind}Binding",
+        "metadata": {"name": role, **({"namespace": namespace} if namespace else {})},
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": ReleaseNamespace()}],
     }
 
 
-def list_cluster_rules(duties: Duties) -> list[Object]:
-    """The rules of the ClusterRole."""
-    rules = _list_unscoped_rules(duties)
-    return rules if duties.namespaces else [*rules, *list_job_rules(duties)]
+def describe_cluster_rules() -> list[Tree]:
+    return [*_describe_unscoped_rules(), When(Not(LISTED), describe_job_rules())]
 
 
-def _list_unscoped_rules(duties: Duties) -> list[Object]:
+def _describe_unscoped_rules() -> list[Tree]:
     # Of our kinds, to find out which of our fields the definitions have.
-    plurals = [f"{model.gvr.plural}.{GROUP}" for model in duties.models]
-    definitions = [f"trainjobs.{TRAIN_JOBS.group}", *plurals]
-    rules = [
+    ours = [f"{plural}.{GROUP}" for plural in _PLURALS]
+    definitions = [f"trainjobs.{TRAIN_JOBS.group}", When(COMPANION, ours, _name_kinds(f".{GROUP}"))]
+    hooks = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    runs_jobs: list[Tree] = [
+        # The shipped ones are installed.
+        _rule(TRAIN_JOBS.group, "clustertrainingruntimes", "get", "create", "update", "patch"),
+        # To keep `caBundle` of our webhooks right, and to find out whether a priority class exists.
+        _rule(_ADMISSION, hooks, "list", "watch", "update", names=[WEBHOOKS]),
+        _rule("scheduling.k8s.io", "priorityclasses", "get"),
+    ]
+    runs_v1_jobs: list[Tree] = [
+        # A webhook of training-operator that would refuse the jobs; the priorities for gang schedulers.
+        _rule(_ADMISSION, "validatingwebhookconfigurations", "get", names=[TRAINING_OPERATOR_HOOKS]),
+        _rule("scheduling.k8s.io", "priorityclasses", "list", "watch"),
+    ]
+    return [
         _rule(TRAIN_JOBS.group, "clustertrainingruntimes", "list", "watch"),
         _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", names=definitions),
         # Who reads metrics, and who reports progress.
         _rule("authentication.k8s.io", "tokenreviews", "create"),
         _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+        When(Not(COMPANION), runs_jobs),
+        When(V1_JOBS, runs_v1_jobs),
     ]
-    if not duties.companion:
-        # The shipped ones are installed.
-        rules.append(_rule(TRAIN_JOBS.group, "clustertrainingruntimes", "get", "create", "update", "patch"))
-        # To keep `caBundle` of our webhooks right, and to find out whether a priority class exists.
-        hooks = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-        rules.append(_rule(_ADMISSION, hooks, "list", "watch", "update", names=[WEBHOOKS]))
-        rules.append(_rule("scheduling.k8s.io", "priorityclasses", "get"))
-    if duties.v1_jobs:
-        # A webhook of training-operator that would refuse the jobs; the priorities for gang schedulers.
-        rules.append(_rule(_ADMISSION, "validatingwebhookconfigurations", "get", names=[TRAINING_OPERATOR_HOOKS]))
-        rules.append(_rule("scheduling.k8s.io", "priorityclasses", "list", "watch"))
-    return rules
 
 
-def list_own_rules(duties: Duties) -> list[Object]:
-    """What is needed in the operator's own namespace. `create` cannot be limited to a name."""
-    lease = COMPANION_LEASE_NAME if duties.companion else LEASE_NAME
-    rules = [
+def _name_kinds(ending: str = "") -> ForEach:
+    """The plurals of the v1 kinds that the operator runs."""
+    return ForEach(V1_KINDS, Text(EachItem(), f"s{ending}"))
+
+
+def describe_own_rules() -> list[Tree]:
+    """`create` cannot be limited to a name."""
+    lease = When(COMPANION, COMPANION_LEASE_NAME, LEASE_NAME)
+    return [
         _rule("coordination.k8s.io", "leases", "create"),
         _rule("coordination.k8s.io", "leases", "get", "update", names=[lease]),
         _rule("", "secrets", "create"),
         _rule("", "secrets", "get", "update", names=[SECRET]),
-    ]
-    if duties.namespaces:
         # About itself: what keeps it from working. An operator for all namespaces may write events anywhere.
-        rules.append(_rule("", "events", "get", "create", "patch"))
-    if not duties.companion:
+        When(LISTED, _rule("", "events", "get", "create", "patch")),
         # The certificate of the webhooks, which is renewed while they are served.
-        rules.append(_rule("", "secrets", "get", "list", "watch", "update", names=[rotation.SECRET]))
-    return rules
+        When(Not(COMPANION), _rule("", "secrets", "get", "list", "watch", "update", names=[rotation.SECRET])),
+    ]
 
 
-def list_job_rules(duties: Duties) -> list[Object]:
-    """What is needed in each namespace with jobs."""
-    rules = [
-        _rule(TRAIN_JOBS.group, "trainjobs", "get", "list", "watch", "delete"),
+def describe_job_rules() -> list[Tree]:
+    retention = ("get", "list", "watch", "delete")
+    retained: list[Tree] = [
+        _rule(GROUP, _PLURALS, *retention),
+        _rule(GROUP, [f"{plural}/status" for plural in _PLURALS], "patch"),
+    ]
+    run: list[Tree] = [_rule(GROUP, _name_kinds(), *retention), _rule(GROUP, _name_kinds("/status"), "patch")]
+    return [
+        _rule(TRAIN_JOBS.group, "trainjobs", *retention),
         _rule(TRAIN_JOBS.group, "trainjobs/status", "patch"),
         # A repeated event is read, and its count is incremented.
         _rule("", "events", "get", "create", "patch"),
+        When(COMPANION, [When(HISTORY, _rule("", "events", "list")), *retained]),
+        When(V1_JOBS, run),
+        When(HISTORY, _rule("", "pods/log", "get")),
+        When(COMPANION, _describe_companion_rules(), _describe_trainjob_rules()),
+        When(V1_JOBS, _describe_v1_rules()),
     ]
-    if duties.history and duties.companion:
-        rules.append(_rule("", "events", "list"))
-    if duties.models:
-        plurals = [model.gvr.plural for model in duties.models]
-        rules.append(_rule(GROUP, plurals, "get", "list", "watch", "delete"))
-        rules.append(_rule(GROUP, [f"{plural}/status" for plural in plurals], "patch"))
-    if duties.history or duties.last_words:
-        rules.append(_rule("", "pods/log", "get"))
-    if duties.companion:
-        return [*rules, *_list_companion_rules(duties)]
-    return [*rules, *_list_trainjob_rules(duties), *(_list_v1_rules(duties) if duties.v1_jobs else ())]
 
 
-def _list_companion_rules(duties: Duties) -> list[Object]:
-    rules = [
+def _describe_companion_rules() -> list[Tree]:
+    archived: list[Tree] = [
+        _rule("jobset.x-k8s.io", "jobsets", "get", "list", "watch"),
+        _rule("batch", "jobs", "list"),
+        _rule("", "pods", "list"),
+    ]
+    return [
         _rule(TRAIN_JOBS.group, "trainingruntimes", "list", "watch"),
         # The policy, and the snapshot of each job's runtime.
         _rule("", "configmaps", "get", "list", "watch"),
+        When(HISTORY, archived),
     ]
-    if duties.history:
-        rules += [
-            _rule("jobset.x-k8s.io", "jobsets", "get", "list", "watch"),
-            _rule("batch", "jobs", "list"),
-            _rule("", "pods", "list"),
-        ]
-    return rules
 
 
-def _list_trainjob_rules(duties: Duties) -> list[Object]:
+def _describe_trainjob_rules() -> list[Tree]:
     return [
         # Those of Jobs say why the server refuses their Pods.
         _rule("", "events", "list", "watch"),
@@ -210,28 +276,25 @@ def _list_trainjob_rules(duties: Duties) -> list[Object]:
     ]
 
 
-def _list_v1_rules(duties: Duties) -> list[Object]:
-    models = duties.v1_jobs
-    rules = [
-        _rule(GROUP, [f"{model.gvr.plural}/finalizers" for model in models], "update"),
+def _describe_v1_rules() -> list[Tree]:
+    services = Either(*(runs(model) for model in MODELS if model is not MPIJob))
+    whole = ("get", "list", "watch", "create", "patch", "delete")
+    mpi: list[Tree] = [
+        _rule("", "serviceaccounts", "get", "list", "watch", "create"),
+        _rule(_RBAC, "roles", "get", "list", "watch", "create", "patch"),
+        _rule(_RBAC, "rolebindings", "get", "list", "watch", "create"),
+        *list_granted_rules([MPIJob]),
+    ]
+    return [
+        _rule(GROUP, _name_kinds("/finalizers"), "update"),
         _rule("", "pods", "get", "create", "patch", "delete"),
         _rule(_POD_GROUPS, "podgroups", "delete"),
         # To find out at the start whether training-operator runs the same kinds.
         _rule("apps", "deployments", "list"),
+        When(services, _rule("", "services", *whole)),
+        When(runs(PyTorchJob), _rule("autoscaling", "horizontalpodautoscalers", *whole)),
+        When(runs(MPIJob), mpi),
     ]
-    if any(model is not MPIJob for model in models):
-        rules.append(_rule("", "services", "get", "list", "watch", "create", "patch", "delete"))
-    if PyTorchJob in models:
-        verbs = ("get", "list", "watch", "create", "patch", "delete")
-        rules.append(_rule("autoscaling", "horizontalpodautoscalers", *verbs))
-    if MPIJob in models:
-        rules += [
-            _rule("", "serviceaccounts", "get", "list", "watch", "create"),
-            _rule(_RBAC, "roles", "get", "list", "watch", "create", "patch"),
-            _rule(_RBAC, "rolebindings", "get", "list", "watch", "create"),
-            *list_granted_rules(models),
-        ]
-    return rules
 
 
 def list_granted_rules(models: Sequence[type[V1Job]]) -> list[Object]:
@@ -240,12 +303,10 @@ def list_granted_rules(models: Sequence[type[V1Job]]) -> list[Object]:
     return [_rule("", "pods/exec", "create"), _rule("", "pods", "get", "list", "watch")] if MPIJob in models else []
 
 
-def _rule(
-    groups: str | Sequence[str], resources: str | Sequence[str], *verbs: str, names: Sequence[str] = ()
-) -> Object:
+def _rule(groups: str | Sequence[str], resources: Tree, *verbs: str, names: Sequence[Tree] = ()) -> Object:
     rule: Object = {
         "apiGroups": [groups] if isinstance(groups, str) else list(groups),
-        "resources": [resources] if isinstance(resources, str) else list(resources),
+        "resources": [resources] if isinstance(resources, str) else resources,
         "verbs": list(verbs),
     }
     return {**rule, "resourceNames": list(names)} if names else rule

@@ -209,7 +209,7 @@ def test_definitions_without_our_fields_are_refused_at_start(known: bool) -> Non
     if known:
         asyncio.run(asked)
         return
-    with pytest.raises(OSError, match="print-manifests --v1-jobs"):
+    with pytest.raises(OSError, match="--without-deployment --v1-jobs"):
         asyncio.run(asked)
 
 

@@ -3,8 +3,10 @@
 With --v1-jobs it also runs kinds of training-operator. With --companion, Kubeflow Trainer and training-operator still
 run the jobs, and the operator only does retention (TTL, history limits, records).
 
-The cluster needs the JobSet manager and the kinds that --print-manifests prints. Several operators can run; one is the
-leader, the others wait. Ctrl-C or SIGTERM stops the operator; jobs on the cluster continue.
+The cluster needs the JobSet manager, and what --print-manifests --without-deployment prints. Several operators can run;
+one is the leader, the others wait. Ctrl-C or SIGTERM stops the operator; jobs on the cluster continue.
+
+--print-manifests prints a whole installation, with an operator in Pods (docs/operator.md#install).
 
 Flags override settings of the group [operator] (docs/settings.md), which has more of them; --config names the file.
 """
@@ -96,6 +98,8 @@ _SWITCHES = {
     "--no-webhook": ("operator.webhooks", False, "do not serve admission webhooks"),
 }
 
+_PRINTED = ("--values", "--without-deployment", "--webhooks")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -112,12 +116,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, (_, _, text) in _SWITCHES.items():
         parser.add_argument(flag, action="store_true", help=text)
     parser.add_argument(
-        "--print-manifests", action="store_true", help="print the manifests for kubectl apply -f -, and exit"
+        "--print-manifests",
+        action="store_true",
+        help="print all objects of an installation for kubectl apply -f -, and exit",
+    )
+    parser.add_argument(
+        "--values", default="", metavar="FILE", help="with --print-manifests: values as for the chart (docs/values.md)"
+    )
+    parser.add_argument(
+        "--without-deployment",
+        action="store_true",
+        help="with --print-manifests: only what an operator in the foreground needs, which are kinds and rights",
     )
     parser.add_argument(
         "--webhooks",
         action="store_true",
-        help="with --print-manifests: also the webhook configurations, for an operator behind its Service, or at "
+        help="with --without-deployment: also the webhook configurations, for an operator behind its Service, or at "
         "--webhook-url",
     )
 
@@ -141,10 +155,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             _tell_cluster(context, str(error))
         raise exits.Failure(str(error), exits.USAGE) from None
     if options.print_manifests:
-        context.say(json.dumps(_build_manifests(choices, with_webhooks=options.webhooks), indent=1))
+        context.say(json.dumps(_build_manifests(options, effective, choices), indent=1))
         return exits.OK
-    if options.webhooks:
-        raise exits.Failure("--webhooks is about what is printed: use it with --print-manifests", exits.USAGE)
+    for flag in _PRINTED:
+        if _get(options, flag):
+            raise exits.Failure(f"{flag} is about what is printed: use it with --print-manifests", exits.USAGE)
     _operate(options, context, effective, choices)
     return exits.OK
 
@@ -216,20 +231,37 @@ def _operate(
         raise exits.Failure(f"{error}; start it again to wait for the lease") from None
 
 
-def _build_manifests(choices: OperatorChoices, *, with_webhooks: bool) -> Object:
-    from trainmaster.operator.manifests import build_manifests
-    from trainmaster.operator.webhooks.configurations import WebhookPlan
+def _build_manifests(options: argparse.Namespace, effective: Effective, choices: OperatorChoices) -> Object:
+    from trainmaster.operator.install import ValuesError, build_objects, read_values
+    from trainmaster.operator.install.building import build_foreground_objects
+    from trainmaster.operator.install.options import build_values
+    from trainmaster.operator.manifests import wrap
 
-    duties = choices.duties
-    if not with_webhooks:
-        return build_manifests(duties)
-    if not choices.serves_webhooks:
+    if options.webhooks and not choices.serves_webhooks:
         raise exits.Failure("--webhooks: a companion, and an operator with --no-webhook, serves none", exits.USAGE)
-    plan = WebhookPlan(
-        duties.user,
-        namespace=duties.own_namespace,
-        url=choices.webhook_url,
-        namespaces=duties.namespaces,
-        v1_jobs=duties.v1_jobs,
-    )
-    return build_manifests(duties, plan)
+    in_pods, namespace = not options.without_deployment, choices.duties.own_namespace
+    try:
+        given = _read_values_file(Path(options.values)) if options.values else {}
+        values = read_values(build_values(effective, given, in_pods=in_pods))
+    except ValuesError as error:
+        raise exits.Failure(str(error), exits.USAGE) from None
+    if in_pods:
+        return wrap(build_objects(values, namespace))
+    url = choices.webhook_url
+    return wrap(build_foreground_objects(values, namespace, webhooks=options.webhooks, url=url))
+
+
+def _read_values_file(path: Path) -> Object:
+    import yaml
+
+    from trainmaster.operator.install import ValuesError
+
+    try:
+        found = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ValuesError(f"--values {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ValuesError(f"--values {path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict | None):
+        raise ValuesError(f"--values {path}: must be a mapping, as the chart's values.yaml")
+    return found or {}

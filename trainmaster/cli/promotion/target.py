@@ -118,8 +118,8 @@ class Target:
 
     def _adapt(self) -> bool:
         if not self._shape.fields:
-            text = "there are no TrainJobs of trainer.kubeflow.org/v1alpha1: install Kubeflow Trainer, or apply "
-            self._job.add(OBSTACLE, "crd", f"{text}`trainmaster operator --print-manifests` and run the operator")
+            text = "there are no TrainJobs of trainer.kubeflow.org/v1alpha1: install Kubeflow Trainer, or our operator"
+            self._job.add(OBSTACLE, "crd", f"{text} (docs/operator.md)")
             return False
         adapted, changes, missing = adapt_fields(self._job.trainjob, self._shape)
         self._job.trainjob = adapted

@@ -14,7 +14,7 @@ from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import StatusError
 from trainmaster.client.reflector import Reflector
 
-PRINT = "trainmaster operator --print-manifests"
+PRINT = "trainmaster operator --print-manifests --without-deployment"
 _MOST_NAMES = 6
 _UNAVAILABLE = "ClusterUnavailable"
 VARYING = (_UNAVAILABLE,)

@@ -5,14 +5,15 @@ ValidatingWebhookConfiguration `trainmaster-operator`.
 suspended, or metadata that means nothing to us is not sent here at all. Neither is what the operator writes itself, so
 that it can install the shipped runtimes before it serves, nor what Kubernetes deletes when it cleans up a namespace.
 The conditions are CEL; the API server has type-checked nothing of a new object when defaults are filled in.
+
+`describe_configurations` says it for all values of an installation (`templating`), `build_configurations` for one plan.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from trainmaster.api.admission.reserved import MASTERS
 from trainmaster.api.admission.writes import RUNTIMES, get_webhook
@@ -25,7 +26,9 @@ from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.tenancy import TENANT
 from trainmaster.api.training.overrides import OLDER
 from trainmaster.api.v1jobs.frameworks import BY_KIND, GROUP
-from trainmaster.jobs.models.v1jobs import V1Job
+from trainmaster.jobs.models.v1jobs import MODELS, V1Job
+from trainmaster.operator.templating.evaluating import ValueScope, evaluate
+from trainmaster.operator.templating.nodes import ALL_OF, Has, Text, Tree, Value, When
 
 NAME = "trainmaster-operator"
 """Of both configurations."""
@@ -43,48 +46,65 @@ _CLEANERS = (
 
 @dataclass(frozen=True, slots=True)
 class WebhookPlan:
-    """How API servers reach the webhooks, and for which requests."""
+    """How API servers reach the webhooks, and for which requests. Where a `Tree` may stand, so may a value of an
+    installation."""
 
-    operator: str
+    operator: Tree
     """The user name of the operator, whose own writes are not sent to it."""
-    namespace: str = ""
+    namespace: Tree = ""
     """Of the Service."""
     service: str = NAME
     service_port: int = 443
     url: str = ""
     """Instead of the Service: https://HOST:PORT, for API servers that reach the operator directly."""
-    failure_policy: Literal["Fail", "Ignore"] = "Fail"
-    timeout_seconds: int = 5
-    namespaces: tuple[str, ...] = ()
+    failure_policy: Tree = "Fail"
+    timeout_seconds: Tree = 5
+    namespaces: Sequence[str] | Value = ()
     """Only jobs and runtimes in these namespaces; empty is all."""
-    v1_jobs: Sequence[type[V1Job]] = ()
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    v1_jobs: Sequence[type[V1Job]] | Value = ()
+    annotations: Tree = field(default_factory=dict)
     """Of both configurations, for example `cert-manager.io/inject-ca-from`."""
     ca_bundle: str = ""
     """base64. Empty: the operator fills it in, or cert-manager."""
 
 
 def build_configurations(plan: WebhookPlan) -> list[Object]:
+    """Of a plan without values."""
+    built = evaluate(describe_configurations(plan), ValueScope({}, ""))
+    assert isinstance(built, list)
+    return built
+
+
+def describe_configurations(plan: WebhookPlan) -> list[Object]:
     kinds = _list_kinds(plan)
-    defaulting = (_build_defaulting(plan, kind) for kind in kinds if kind.gvr not in RUNTIMES)
-    validating = [_build_validating(plan, kind) for kind in kinds]
-    reserved = [_build_reserved(plan, kind) for kind in kinds if kind.namespaced]
+    defaulting = [_where(plan, kind, _build_defaulting(plan, kind)) for kind in kinds if kind.gvr not in RUNTIMES]
+    validating = [_where(plan, kind, _build_validating(plan, kind)) for kind in kinds]
+    reserved = [_where(plan, kind, _build_reserved(plan, kind)) for kind in kinds if kind.namespaced]
     return [
-        _build(plan, "MutatingWebhookConfiguration", [{**hook, "reinvocationPolicy": "Never"} for hook in defaulting]),
+        _build(plan, "MutatingWebhookConfiguration", defaulting),
         _build(plan, "ValidatingWebhookConfiguration", [*validating, *reserved, _build_policy(plan)]),
     ]
 
 
 def _list_kinds(plan: WebhookPlan) -> list[Kind]:
+    """All that there may be."""
     found = catalogue.build()
-    wanted = (TRAIN_JOBS, *RUNTIMES, *(model.gvr for model in plan.v1_jobs))
+    models = MODELS if isinstance(plan.v1_jobs, Value) else plan.v1_jobs
+    wanted = (TRAIN_JOBS, *RUNTIMES, *(model.gvr for model in models))
     return [kind for kind in (found.find(gvr) for gvr in wanted) if kind is not None]
 
 
-def _build(plan: WebhookPlan, kind: str, webhooks: list[Object]) -> Object:
+def _where(plan: WebhookPlan, kind: Kind, webhook: Object) -> Tree:
+    """Only if the operator runs such jobs."""
+    if kind.group == GROUP and isinstance(plan.v1_jobs, Value):
+        return When(Has(plan.v1_jobs.path, ALL_OF, kind.singular), webhook)
+    return webhook
+
+
+def _build(plan: WebhookPlan, kind: str, webhooks: list[Tree]) -> Object:
     metadata: Object = {"name": NAME}
     if plan.annotations:
-        metadata["annotations"] = dict(plan.annotations)
+        metadata["annotations"] = plan.annotations
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
@@ -98,7 +118,7 @@ def _build_webhook(
     name: str,
     path: str,
     rules: list[Object],
-    conditions: Mapping[str, str],
+    conditions: Mapping[str, Tree],
     namespaces: Sequence[Object] = (),
 ) -> Object:
     client: Object = {"url": f"{plan.url}{path}"}
@@ -107,13 +127,12 @@ def _build_webhook(
         client = {"service": {**place, "path": path, "port": plan.service_port}}
     if plan.ca_bundle:
         client["caBundle"] = plan.ca_bundle
-    expressions = [*_select(plan.namespaces), *namespaces]
     return {
         "name": name,
         "clientConfig": client,
         "rules": rules,
         "matchConditions": [{"name": key, "expression": text} for key, text in conditions.items()],
-        "namespaceSelector": {"matchExpressions": expressions} if expressions else {},
+        "namespaceSelector": _build_selector(plan.namespaces, namespaces),
         "failurePolicy": plan.failure_policy,
         "timeoutSeconds": plan.timeout_seconds,
         "sideEffects": "None",
@@ -121,9 +140,14 @@ def _build_webhook(
     }
 
 
-def _select(namespaces: Sequence[str]) -> Iterator[Object]:
-    if namespaces:
-        yield {"key": _NAMESPACE_NAME, "operator": "In", "values": list(namespaces)}
+def _build_selector(names: Sequence[str] | Value, more: Sequence[Object]) -> Tree:
+    among: Object = {"key": _NAMESPACE_NAME, "operator": "In", "values": names}
+    if not isinstance(names, Value):
+        expressions = [*([{**among, "values": list(names)}] if names else ()), *more]
+        return {"matchExpressions": expressions} if expressions else {}
+    if more:
+        return {"matchExpressions": [*more, When(names, among)]}
+    return When(names, {"matchExpressions": [among]}, {})
 
 
 def _build_rule(gvr: GVR, operations: Sequence[str], *, namespaced: bool = True) -> Object:
@@ -139,7 +163,8 @@ def _build_rule(gvr: GVR, operations: Sequence[str], *, namespaced: bool = True)
 def _build_defaulting(plan: WebhookPlan, kind: Kind) -> Object:
     rules = [_build_rule(kind.gvr, ("CREATE", "UPDATE"))]
     name = get_webhook(kind, "defaulter")
-    return _build_webhook(plan, name, DEFAULT_PATH, rules, {"has-something-to-fill-in": _find_gap(kind)})
+    webhook = _build_webhook(plan, name, DEFAULT_PATH, rules, {"has-something-to-fill-in": _find_gap(kind)})
+    return {**webhook, "reinvocationPolicy": "Never"}
 
 
 def _find_gap(kind: Kind) -> str:
@@ -167,11 +192,12 @@ def _build_validating(plan: WebhookPlan, kind: Kind) -> Object:
     is_runtime = kind.gvr in RUNTIMES
     operations = ("CREATE", "UPDATE", "DELETE") if is_runtime else ("CREATE", "UPDATE")
     rules = [_build_rule(kind.gvr, operations, namespaced=kind.namespaced)]
-    conditions = {"changes-what-is-checked": _join_changes(*_list_spec_changes(kind), _differs_in_our_annotations())}
+    changes = _join_changes(*_list_spec_changes(kind), _differs_in_our_annotations())
+    conditions: dict[str, Tree] = {"changes-what-is-checked": changes}
     if is_runtime:
         cleaners = ", ".join(f"'{name}'" for name in _CLEANERS)
         conditions = {
-            "is-not-by-the-operator": f"request.userInfo.username != '{plan.operator}'",
+            "is-not-by-the-operator": Text("request.userInfo.username != '", plan.operator, "'"),
             "is-not-a-clean-up": f"request.operation != 'DELETE' || !(request.userInfo.username in [{cleaners}])",
             **conditions,
         }
@@ -193,10 +219,8 @@ def _build_reserved(plan: WebhookPlan, kind: Kind) -> Object:
 def _build_policy(plan: WebhookPlan) -> Object:
     rules = [_build_rule(CONFIG_MAPS, ("CREATE", "UPDATE"))]
     conditions = {"is-the-policy": f"object.metadata.?name.orValue('') == '{policy.NAME}'"}
-    place = list(_select([policy.NAMESPACE]))
-    return _build_webhook(
-        dataclasses.replace(plan, namespaces=()), "policy.trainmaster.dev", VALIDATE_PATH, rules, conditions, place
-    )
+    there = dataclasses.replace(plan, namespaces=(policy.NAMESPACE,))
+    return _build_webhook(there, "policy.trainmaster.dev", VALIDATE_PATH, rules, conditions)
 
 
 # ---- CEL ---------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,10 +45,50 @@ def test_the_manifests_have_the_kinds_that_are_named() -> None:
     assert "tfjobs.kubeflow.org" not in names
 
 
-def test_webhook_configurations_are_printed_on_request() -> None:
-    code, out, _ = run("--print-manifests")
-    assert code == 0 and "WebhookConfiguration" not in out
-    code, out, _ = run("--print-manifests", "--webhooks", "--namespace", "a,b", "--lease-namespace", "mine")
+def list_kinds(text: str) -> set[str]:
+    return {item["kind"] for item in json.loads(text)["items"]}
+
+
+def test_a_whole_installation_is_printed(tmp_path: Path) -> None:
+    code, out, _ = run("--print-manifests", "--namespace", "a,b", "--lease-namespace", "mine", "--log-level", "debug")
+    assert code == 0 and {"Deployment", "ValidatingWebhookConfiguration", "Namespace"} <= list_kinds(out)
+    by_kind = {item["kind"]: item for item in json.loads(out)["items"] if item["metadata"].get("namespace") == "mine"}
+    settings = by_kind["ConfigMap"]["data"]["operator.toml"]
+    assert 'namespaces = ["a","b"]' in settings and 'level = "debug"' in settings
+    assert "system:serviceaccount:mine:trainmaster-operator" in out
+    values = tmp_path / "values.yaml"
+    values.write_text("manager: {replicas: 3, config: {workers: 5}}")
+    code, out, _ = run("--print-manifests", "--values", str(values), "--no-runtimes")
+    assert code == 0 and '"replicas": 3' in out and "runtimes = false" in out and "workers = 5" in out
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "text"),
+    [
+        ("manager: {replica: 3}", (), "manager.replica: there is no such value; did you mean replicas?"),
+        ("v1Jobs: [tfjob]", ("--companion",), "v1Jobs: runs jobs, which a companion does not"),
+        ("[]", (), "must be a mapping"),
+        ("{", (), "not valid YAML"),
+        ("{}", ("--webhook-url", "https://here:1"), "--webhook-url: is for an operator in the foreground"),
+        ("{}", ("--webhook-cert-dir", "/x"), "set the value webhook.certManager.enabled"),
+        ("{}", ("--health-port", "1"), "--health-port: is for an operator in the foreground"),
+        ("{}", ("--history", "/x"), "manager.replicas: several replicas cannot share the claim"),
+    ],
+)
+def test_values_that_cannot_be_installed_are_refused(
+    tmp_path: Path, values: str, arguments: tuple[str, ...], text: str
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(values)
+    code, _, err = run("--print-manifests", "--values", str(file), *arguments)
+    assert code == 2 and text in err and err.count("\n") == 1
+
+
+def test_without_a_deployment_webhook_configurations_are_printed_on_request() -> None:
+    code, out, _ = run("--print-manifests", "--without-deployment", "--history", "relative")
+    assert code == 0 and "WebhookConfiguration" not in out and "Deployment" not in list_kinds(out)
+    arguments = ("--print-manifests", "--without-deployment", "--webhooks")
+    code, out, _ = run(*arguments, "--namespace", "a,b", "--lease-namespace", "mine")
     found = [item for item in json.loads(out)["items"] if item["kind"].endswith("WebhookConfiguration")]
     assert code == 0 and [item["metadata"]["name"] for item in found] == ["trainmaster-operator"] * 2
     homes = {item["metadata"]["namespace"] for item in json.loads(out)["items"] if item["kind"] in HOMED}
@@ -55,10 +96,11 @@ def test_webhook_configurations_are_printed_on_request() -> None:
     assert "system:serviceaccount:mine:trainmaster-operator" in out
     hook = found[1]["webhooks"][0]
     assert hook["clientConfig"]["service"]["namespace"] == "mine" and '"a"' in json.dumps(hook["namespaceSelector"])
-    code, out, _ = run("--print-manifests", "--webhooks", "--webhook-url", "https://10.0.0.1:9443/")
+    code, out, _ = run(*arguments, "--webhook-url", "https://10.0.0.1:9443/")
     assert '"url": "https://10.0.0.1:9443/validate' in out
 
 
 def test_what_is_printed_is_not_for_a_running_operator() -> None:
-    code, _, err = run("--webhooks")
-    assert code == 2 and "use it with --print-manifests" in err
+    for arguments in (("--webhooks",), ("--without-deployment",), ("--values", "values.yaml")):
+        code, _, err = run(*arguments)
+        assert code == 2 and "use it with --print-manifests" in err
