@@ -19,13 +19,14 @@ import pytest
 
 from tests.house.tree import ROOT
 from tests.kube.processes import REPLACED
-from tools.scrub import scrub
+from tools.scrub import heed_signals, scrub
 from tools.testrun import RUN_ORDER, read_markers
 from trainmaster.kit import failpoints
 
 # Also for those who call pytest by hand: nothing of their machine reaches the programs that tests start.
 for _name in set(os.environ) - set(scrub(os.environ)):
     del os.environ[_name]
+heed_signals()
 
 pytest_plugins = ["tests.kube.fixtures", "tests.seam.fixtures"]
 

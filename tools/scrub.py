@@ -10,6 +10,7 @@ a test wants to set, it sets itself.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -49,7 +50,16 @@ def scrub(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in environ.items() if is_allowed(name)}
 
 
+def heed_signals() -> None:
+    """As from a terminal. Under nohup, and in the background of a script, programs are started so that they ignore
+    these, and so do the programs that they start: a closed window would not end a server."""
+    for number, handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit("usage: python tools/scrub.py COMMAND...")
+    heed_signals()
     os.execvpe(sys.argv[1], sys.argv[1:], scrub(os.environ))

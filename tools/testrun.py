@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 sys.path.insert(0, str(ROOT))
 
-from tools.scrub import scrub  # noqa: E402
+from tools.scrub import heed_signals, scrub  # noqa: E402
 
 STATIC = "static"
 RUN_ORDER = (
@@ -266,6 +266,7 @@ def print_summary(outcomes: Sequence[Outcome], seconds: float, *, strict: bool) 
 
 
 def main() -> int:
+    heed_signals()
     parser = argparse.ArgumentParser(description="Run the tests tier by tier.")
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"of: {', '.join((STATIC, *RUN_ORDER))}")
     parser.add_argument("--quick", action="store_true", help="only " + " and ".join(QUICK))

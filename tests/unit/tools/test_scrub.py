@@ -52,10 +52,12 @@ def test_this_very_test_runs_in_it() -> None:
 
 
 PROBE = """
-import os, pathlib, pytest
+import os, pathlib, pytest, signal
 pytestmark = pytest.mark.unit
 def test_probe():
     pathlib.Path(os.environ["TMPDIR"], "seen").write_text("\\n".join(os.environ))
+    for number in (signal.SIGHUP, signal.SIGINT):
+        assert signal.getsignal(number) is not signal.SIG_IGN
 """
 
 
@@ -64,7 +66,9 @@ def test_a_test_run_goes_through_it(tmp_path: Path) -> None:
     environ = {**WANTED, **UNWANTED, "PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "PYTHONPATH": ""}
     environ.pop("LD_PRELOAD")
     probe = ["-c", "pyproject.toml", "-o", f"cache_dir={tmp_path}", str(tmp_path / "test_probe.py")]
-    command = [sys.executable, "tools/testrun.py", "unit", "--", *probe]
+    # As under nohup, or in the background of a script.
+    deaf = ["env", "--ignore-signal=HUP,INT"]
+    command = [*deaf, sys.executable, "tools/testrun.py", "unit", "--", *probe]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     seen = set((tmp_path / "seen").read_text().split())
