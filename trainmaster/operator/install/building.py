@@ -32,8 +32,8 @@ from trainmaster.operator.templating.nodes import ALL_OF, All, Document, Has, No
 
 
 def build_objects(values: Values, namespace: str = NAMESPACE) -> list[Object]:
-    """Everything, with the namespace itself, which Helm creates (`--create-namespace`)."""
-    return _build([_describe_namespace(), *list_documents()], values, namespace)
+    """Everything."""
+    return _build(list_all_documents(), values, namespace)
 
 
 def build_foreground_objects(
@@ -52,6 +52,11 @@ def build_foreground_objects(
 
 def _build(documents: list[Document], values: Values, namespace: str) -> list[Object]:
     return evaluate_all(documents, ValueScope(to_mapping(values), namespace))
+
+
+def list_all_documents() -> list[Document]:
+    """With the namespace itself, which Helm creates (`--create-namespace`)."""
+    return [_describe_namespace(), *list_documents()]
 
 
 def list_documents() -> list[Document]:

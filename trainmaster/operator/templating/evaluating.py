@@ -118,7 +118,7 @@ def _evaluate_text(tree: Tree, scope: ValueScope) -> object:
         case Toml():
             return _write_settings(tree, scope)
         case Checksum():
-            return hashlib.sha256(str(evaluate(tree.text, scope)).encode()).hexdigest()
+            return hashlib.sha256(str(evaluate(tree.text, scope)).removesuffix("\n").encode()).hexdigest()
     return tree
 
 

@@ -121,7 +121,7 @@ class Toml:
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """SHA-256 of a text, in hexadecimal."""
+    """SHA-256 of a text without its last line break, in hexadecimal."""
 
     text: NamedPart
 
