@@ -21,7 +21,8 @@ from bench.lifecycles import cpu_seconds
 from tests.kube.cluster import USERS, KubeCluster, Parts
 from tests.kube.managers import launch_trainer
 from trainmaster.api.meta import Object
-from trainmaster.operator.rights import NAMESPACE, SERVICE_ACCOUNT
+from trainmaster.operator.names import NAMESPACE
+from trainmaster.operator.rights import SERVICE_ACCOUNT
 
 _SKIPPED_VERBS = ("watch", "list")
 """Of the caches: as many whether there are ten jobs or none."""

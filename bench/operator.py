@@ -53,7 +53,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.http import HttpClient
-from trainmaster.operator.webhooks.configurations import NAME
+from trainmaster.operator.names import NAME
 
 FOREIGN, FOREIGN_BYTES = 700, 200_000
 PER_SECOND, REVIEWS = 50, 1000

@@ -25,7 +25,7 @@ from trainmaster.operator.install.contradictions import REFUSALS
 from trainmaster.operator.install.monitoring import ALERTS, DASHBOARD, read_file
 from trainmaster.operator.install.reading import to_mapping
 from trainmaster.operator.install.schema import build_schema, to_key
-from trainmaster.operator.rights import NAMESPACE
+from trainmaster.operator.names import NAMESPACE
 from trainmaster.operator.templating.evaluating import ValueScope, evaluate_all
 from trainmaster.operator.templating.helm import HelmWriter
 from trainmaster.operator.templating.nodes import Document

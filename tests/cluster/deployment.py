@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tests.kube.images import TRAINMASTER
 from tests.kube.real import RealCluster
 from trainmaster.api.meta import Object
-from trainmaster.operator.rights import NAME, NAMESPACE
+from trainmaster.operator.names import NAME, NAMESPACE
 
 _LABELS = {"app.kubernetes.io/name": NAME}
 HISTORY = "/var/lib/trainmaster/history"

@@ -17,9 +17,9 @@ from trainmaster.api.meta import Object
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.jobs.models.v1jobs import V1Job
 from trainmaster.operator.manifests import build_manifests
-from trainmaster.operator.rights import NAME as OPERATOR
+from trainmaster.operator.names import NAME
 from trainmaster.operator.rights import Duties
-from trainmaster.operator.webhooks.configurations import NAME, WebhookPlan, build_configurations
+from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 
 _SHARED = ("Namespace", "Service")
 
@@ -49,7 +49,7 @@ class AdmissionSite:
                 # Its own namespace is that of the test.
                 item["metadata"]["namespace"] = self.namespace
         name = self.identity.user.rpartition(":")[2]
-        self.cluster.apply(_list(items).replace(f'"name": "{OPERATOR}"', f'"name": "{name}"'))
+        self.cluster.apply(_list(items).replace(f'"name": "{NAME}"', f'"name": "{name}"'))
 
     def install(self, plan: WebhookPlan) -> None:
         items = build_configurations(plan)

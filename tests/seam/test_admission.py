@@ -48,7 +48,7 @@ from trainmaster.jobs.models.v1jobs import MODELS
 from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator.webhooks.configurations import NAME
+from trainmaster.operator.names import NAME
 from trainmaster.operator.webhooks.rotation import SECRET
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual

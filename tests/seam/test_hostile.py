@@ -33,7 +33,7 @@ from tests.attacks.stranger.door import (
 from tests.bad_input.test_connections import AMBIGUOUS
 from tests.kube.cluster import KubeCluster
 from tests.kube.processes import free_port
-from tests.seam.test_bad_input import Run, operating
+from tests.seam.operator_run import Run, operating
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 

@@ -19,7 +19,8 @@ from tools.install_files import KUSTOMIZE, VARIANTS
 from tools.toolbox import Toolbox
 from trainmaster.api.meta import Object
 from trainmaster.operator.install import ValuesError, build_objects, read_values
-from trainmaster.operator.rights import NAME, NAMESPACE, SERVICE_ACCOUNT
+from trainmaster.operator.names import NAME, NAMESPACE
+from trainmaster.operator.rights import SERVICE_ACCOUNT
 
 pytestmark = pytest.mark.kube
 

@@ -65,8 +65,8 @@ from trainmaster.operator.caching import build_cache
 from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings, running_operator
 from trainmaster.operator.monitoring.telling import tell_end
+from trainmaster.operator.names import NAME
 from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
-from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 from trainmaster.operator.webhooks.rotation import RotationTimes
 from trainmaster.operator.webhooks.serving import WebhookSettings
@@ -399,7 +399,7 @@ def installed_webhooks(scene: Scene) -> Iterator[WebhookSettings]:
         yield WebhookSettings(own, ("127.0.0.1",), "127.0.0.1", port, rotation=rotation)
     finally:
         for kind in ("mutating", "validating"):
-            scene.cluster.kubectl("delete", f"{kind}webhookconfiguration", WEBHOOKS)
+            scene.cluster.kubectl("delete", f"{kind}webhookconfiguration", NAME)
 
 
 async def await_webhooks(scene: Scene) -> None:

@@ -33,7 +33,8 @@ from trainmaster.jobs.models.v1jobs import MPIJob, PyTorchJob, TFJob
 from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.manifests import build_manifests
-from trainmaster.operator.rights import NAME, SERVICE_ACCOUNT, Duties
+from trainmaster.operator.names import NAME
+from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
 
 pytestmark = pytest.mark.kube
 

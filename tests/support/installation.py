@@ -37,6 +37,13 @@ SETS: Mapping[str, Object] = {
         "watchNamespaces": ["team-a", "team-b"],
         "networkPolicy": {"enabled": True},
     },
+    "instance": {
+        "instance": "research",
+        "watchNamespaces": ["team-a"],
+        "crds": {"enabled": False},
+        "kubeflowSystem": {"createNamespace": False, "publicConfigMap": False},
+        "metrics": {"readers": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}]},
+    },
     "pods": {
         "image": {
             "registry": "registry.example:5000",
@@ -155,6 +162,7 @@ REFUSED: Mapping[str, tuple[Object, str]] = {
         "ttlSecondsAfterFinished",
     ),
     "nothing to enforce": ({"ttlEnforced": True}, "ttlEnforced"),
+    "an instance for all": ({"instance": "a"}, "instance"),
     "a policy that nobody reads": ({"ttlSecondsAfterFinished": 5, "watchNamespaces": ["a"]}, "watchNamespaces"),
     "one archive for two": ({"history": {"enabled": True}}, "manager.replicas"),
     "a claim that is not used": (

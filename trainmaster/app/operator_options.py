@@ -16,6 +16,9 @@ class OperatorOptions:
 
     namespaces: tuple[str, ...] = ()
     """The only namespaces to work in. Empty: all."""
+    instance: str = ""
+    """One of several installations on the cluster, each for other namespaces: its name, with which the names of its
+    cluster-wide objects end."""
     lease_namespace: str = "trainmaster-system"
     """The operator's own namespace: of its Lease, its certificates and its Service."""
     leader_election: bool = True

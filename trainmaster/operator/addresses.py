@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmaster.operator.rights import NAME
+from trainmaster.operator.names import NAME
 
 PROGRESS_PORT, METRICS_PORT, HEALTH_PORT = 10443, 8443, 8081
 """The ports of Kubeflow Trainer's manager."""

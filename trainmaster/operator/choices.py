@@ -18,8 +18,9 @@ from trainmaster.operator.addresses import build_progress_url
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings
 from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
+from trainmaster.operator.names import NAME, name_on_cluster
 from trainmaster.operator.own_pod import find_own_pod
-from trainmaster.operator.rights import NAME, Duties
+from trainmaster.operator.rights import Duties
 from trainmaster.operator.webhooks.serving import WebhookSettings
 
 _LOOPBACK = "127.0.0.1"
@@ -47,6 +48,7 @@ class OperatorChoices:
             self.namespaces,
             history=bool(options.history),
             own_namespace=options.lease_namespace,
+            instance=options.instance,
         )
 
     @property
@@ -114,6 +116,9 @@ class OperatorChoices:
         if options.gang_scheduler_name and not self.v1_jobs:
             text = f"{self._name('gang_scheduler_name')} is for the kinds that {self._flag('v1_jobs')} names: name some"
             raise SettingsError(text)
+        if options.instance and not options.namespaces:
+            text = f"{self._name('instance')}: others run the jobs of other namespaces: name its own with namespaces"
+            raise SettingsError(text)
         if not options.lease_namespace:
             raise SettingsError(
                 f"{self._name('lease_namespace')} is empty: name the operator's own namespace; to run without leader "
@@ -162,6 +167,7 @@ class OperatorChoices:
             port=options.webhook_port,
             directory=_to_path(options.webhook_cert_dir),
             client_ca=_to_path(options.webhook_client_ca),
+            configurations=name_on_cluster(NAME, options.instance),
         )
 
     def _choose_health(self) -> HealthSettings | None:

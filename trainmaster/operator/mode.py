@@ -93,8 +93,9 @@ from trainmaster.operator.monitoring.metrics_server import MetricsSettings, runn
 from trainmaster.operator.monitoring.telling import Telling, tell_end, telling
 from trainmaster.operator.monitoring.troubles import OperatorTrouble, explain_refusal, explain_watches
 from trainmaster.operator.monitoring.work_metrics import declare_leading, declare_passes, declare_queues
+from trainmaster.operator.names import NAMESPACE
 from trainmaster.operator.others import OtherWriters
-from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME, NAMESPACE
+from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
 from trainmaster.operator.starting import StartSteps
 from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer

@@ -4,7 +4,7 @@ They are a description (`templating`), which the chart reads, and everything els
 `tests/seam/test_rights.py` runs the operator with exactly these roles, and fails on a right that is missing and on one
 that nothing used.
 
-    ClusterRole NAME                     what has no namespace; what jobs need, if it works in all namespaces
+    ClusterRole NAME[-INSTANCE]          what has no namespace; what jobs need, if it works in all namespaces
     Role NAME-jobs in each namespace     what jobs need, if it is limited to namespaces
     Role NAME in its own namespace       its Lease and its certificates, by name
     ClusterRole trainmaster-metrics-reader   to be bound to Prometheus: reading the operator's metrics
@@ -21,6 +21,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import GROUP
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, PyTorchJob, V1Job
+from trainmaster.operator.names import NAME, NAMESPACE, describe_cluster_name
 from trainmaster.operator.status_keys import SECRET
 from trainmaster.operator.templating.evaluating import ValueScope, evaluate, evaluate_all
 from trainmaster.operator.templating.nodes import (
@@ -39,10 +40,7 @@ from trainmaster.operator.templating.nodes import (
     When,
 )
 from trainmaster.operator.webhooks import rotation
-from trainmaster.operator.webhooks.configurations import NAME as WEBHOOKS
 
-NAME = "trainmaster-operator"
-NAMESPACE = "trainmaster-system"
 METRICS_READER = "trainmaster-metrics-reader"
 METRICS_PATH = "/metrics"
 LEASE_NAME = "trainmaster-operator"
@@ -74,6 +72,8 @@ class Duties:
     """The operator's own."""
     name: str = NAME
     """Of its service account and its roles."""
+    instance: str = ""
+    """Of its installation, if there are several on the cluster."""
 
     @property
     def user(self) -> str:
@@ -82,13 +82,14 @@ class Duties:
 
     @property
     def reader(self) -> str:
-        """The ClusterRole for whoever reads its metrics."""
+        """The ClusterRole for whoever reads its metrics, without its instance."""
         return METRICS_READER if self.name == NAME else f"{self.name}-metrics-reader"
 
     @property
     def scope(self) -> ValueScope:
         """The values from which its roles are made."""
         values = {
+            "instance": self.instance,
             "companion": self.companion,
             "v1Jobs": [model.framework.singular for model in self.v1_jobs],
             "watchNamespaces": list(self.namespaces),
@@ -140,27 +141,28 @@ def runs(model: type[V1Job]) -> Has:
 def describe_access(name: str = NAME, reader: str = METRICS_READER) -> list[Document]:
     """`name`: of the service account and its roles."""
     account = {"name": name, "namespace": ReleaseNamespace()}
+    cluster, reads = describe_cluster_name(name), describe_cluster_name(reader)
     jobs = (f"{name}-jobs", EachItem())
     return [
         Document("service-account", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}),
-        Document("rights", _describe_role(name, "", describe_cluster_rules())),
+        Document("rights", _describe_role(cluster, "", describe_cluster_rules())),
         Document("rights", _describe_role(name, ReleaseNamespace(), describe_own_rules())),
         Document("rights-in-namespaces", ForEach(LISTED, _describe_role(*jobs, describe_job_rules()))),
-        Document("rights", _describe_binding(name, name, "")),
+        Document("rights", _describe_binding(name, cluster, "")),
         Document("rights", _describe_binding(name, name, ReleaseNamespace())),
         Document("rights-in-namespaces", ForEach(LISTED, _describe_binding(name, *jobs))),
-        Document("rights", _describe_role(reader, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])),
+        Document("rights", _describe_role(reads, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])),
     ]
 
 
-def _describe_role(name: str, namespace: Tree, rules: list[Tree]) -> Object:
+def _describe_role(name: Tree, namespace: Tree, rules: list[Tree]) -> Object:
     """A ClusterRole if `namespace` is empty."""
     meta = {"name": name, **({"namespace": namespace} if namespace else {})}
     kind = "Role" if namespace else "ClusterRole"
     return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules}
 
 
-def _describe_binding(account: str, role: str, namespace: Tree) -> Object:
+def _describe_binding(account: str, role: Tree, namespace: Tree) -> Object:
     kind = "Role" if namespace else "ClusterRole"
     return {
         "apiVersion": f"{_RBAC}/v1",
@@ -184,7 +186,7 @@ def _describe_unscoped_rules() -> list[Tree]:
         # The shipped ones are installed.
         _rule(TRAIN_JOBS.group, "clustertrainingruntimes", "get", "create", "update", "patch"),
         # To keep `caBundle` of our webhooks right, and to find out whether a priority class exists.
-        _rule(_ADMISSION, hooks, "list", "watch", "update", names=[WEBHOOKS]),
+        _rule(_ADMISSION, hooks, "list", "watch", "update", names=[describe_cluster_name(NAME)]),
         _rule("scheduling.k8s.io", "priorityclasses", "get"),
     ]
     runs_v1_jobs: list[Tree] = [

@@ -19,6 +19,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- $_ := set $operator "lease_namespace" (.Release.Namespace) -}}
 {{- $_ := set $operator "companion" (.Values.companion) -}}
 {{- $_ := set $operator "namespaces" (.Values.watchNamespaces) -}}
+{{- $_ := set $operator "instance" (.Values.instance) -}}
 {{- $_ := set $operator "v1_jobs" (.Values.v1Jobs) -}}
 {{- $_ := set $operator "gang_scheduler_name" (.Values.gangSchedulerName) -}}
 {{- if .Values.history.enabled }}{{- $_ := set $operator "history" (.Values.history.directory) -}}{{- end -}}

@@ -103,6 +103,7 @@ def test_without_leader_election_the_namespace_is_still_known(tmp_path: Path) ->
         pytest.param("v1_jobs = ['caffejob']", "operator.v1_jobs caffejob: it must be all, or", id="unknown kind"),
         pytest.param("gang_scheduler_name = 'volcano'", "is for the kinds that operator.v1_jobs names", id="gangs"),
         pytest.param("lease_duration = 14", "operator.lease_duration 14: it must be more than", id="two leaders"),
+        pytest.param("instance = 'a'", "others run the jobs of other namespaces", id="instance"),
         pytest.param("lease_namespace = ''", "operator.lease_namespace is empty", id="no namespace"),
         pytest.param("metrics_secure = false\nmetrics_cert_dir = '/x'", "need no certificate", id="plain with a key"),
         pytest.param("webhook_url = 'http://x'", "operator.webhook_url http://x: it must be https://", id="webhooks"),

@@ -35,6 +35,11 @@ _TEXTS = {
         "NAME",
         "the operator's own namespace, with the leader's Lease (default: trainmaster-system)",
     ),
+    "--instance": (
+        "operator.instance",
+        "NAME",
+        "one of several installations on the cluster, each for other namespaces (--namespace)",
+    ),
     "--history": (
         "operator.history",
         "DIR",

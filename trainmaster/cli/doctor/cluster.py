@@ -32,8 +32,8 @@ from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.operator.definitions import check_definitions
 from trainmaster.operator.monitoring.telling import COMPONENT
 from trainmaster.operator.monitoring.troubles import PRINT, OperatorTrouble, explain_missing, join
-from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME, NAME, Duties, list_job_rules
-from trainmaster.operator.webhooks.configurations import NAME as HOOKS
+from trainmaster.operator.names import NAME
+from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME, Duties, list_job_rules
 
 _LEASES = (LEASE_NAME, COMPANION_LEASE_NAME)
 _KINDS = (TRAIN_JOBS, TRAINING_RUNTIMES, CLUSTER_TRAINING_RUNTIMES)
@@ -161,7 +161,7 @@ async def _find(client: Client, gvr: GVR, name: str, namespace: str = "") -> Fie
 
 async def check_webhooks(facts: ClusterFacts) -> list[Diagnosis]:
     """Has the API server call them, with a TrainJob that is not stored."""
-    if not await _find(facts.client, VALIDATING_WEBHOOK_CONFIGURATIONS, HOOKS):
+    if not await _find(facts.client, VALIDATING_WEBHOOK_CONFIGURATIONS, NAME):
         seen = "none are configured: mistakes in jobs are seen only when they wait"
         return [Diagnosis("webhooks", "note", seen, f"apply the output of `{PRINT} --webhooks`")]
     probe = {

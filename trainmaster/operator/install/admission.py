@@ -5,7 +5,8 @@ from __future__ import annotations
 from trainmaster.api.meta import Object
 from trainmaster.operator.install.parts import HERE, describe_head
 from trainmaster.operator.install.workload import INJECTED, WEBHOOK_SECRET, WEBHOOKS
-from trainmaster.operator.rights import LISTED, NAME, V1_JOBS
+from trainmaster.operator.names import NAME, describe_cluster_name
+from trainmaster.operator.rights import LISTED, V1_JOBS
 from trainmaster.operator.templating.nodes import Document, Fallback, Not, Text, Tree, Value, When
 from trainmaster.operator.webhooks.configurations import WebhookPlan, describe_configurations
 
@@ -39,6 +40,7 @@ def describe_webhooks(url: str = "") -> list[Document]:
     annotations: Tree = When(INJECTED, {_INJECT: Text(HERE, f"/{_NAME}")})
     plan = WebhookPlan(
         Text("system:serviceaccount:", HERE, f":{NAME}"),
+        name=describe_cluster_name(NAME),
         namespace=HERE,
         url=url,
         failure_policy=Value("webhook.failurePolicy"),

@@ -26,7 +26,8 @@ from trainmaster.operator.install.workload import (
     describe_settings,
     describe_workload,
 )
-from trainmaster.operator.rights import COMPANION, NAMESPACE, V1_JOBS, describe_access
+from trainmaster.operator.names import NAMESPACE
+from trainmaster.operator.rights import COMPANION, V1_JOBS, describe_access
 from trainmaster.operator.templating.evaluating import ValueScope, evaluate_all
 from trainmaster.operator.templating.nodes import ALL_OF, All, Document, Has, Not, Value, When
 

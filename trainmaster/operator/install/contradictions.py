@@ -33,6 +33,10 @@ _NO_BUDGET = Not(Either(Given("podDisruptionBudget.minAvailable"), Given("podDis
 
 REFUSALS = (
     Refusal(
+        All(Value("instance"), Not(Value("watchNamespaces"))),
+        "instance: other installations run the jobs of other namespaces; name its own in watchNamespaces",
+    ),
+    Refusal(
         All(Value("companion"), Value("v1Jobs")),
         "v1Jobs: runs jobs, which a companion does not; leave out v1Jobs or companion",
     ),

@@ -13,7 +13,8 @@ from trainmaster.api.meta import Object
 from trainmaster.operator.install.parts import COMMON_LABELS, HERE, describe_config_map, describe_head
 from trainmaster.operator.install.values import PART_OF
 from trainmaster.operator.install.workload import SELECTED
-from trainmaster.operator.rights import COMPANION, METRICS_PATH, METRICS_READER, NAME
+from trainmaster.operator.names import NAME
+from trainmaster.operator.rights import COMPANION, METRICS_PATH, METRICS_READER
 from trainmaster.operator.status_keys import SECRET
 from trainmaster.operator.templating.nodes import Document, Either, MergedWith, Not, Text, Value, When
 

@@ -14,6 +14,7 @@ from trainmaster.operator.install.values import ValueRule, Values
 
 OWNED = {
     "namespaces": "watchNamespaces",
+    "instance": "instance",
     "companion": "companion",
     "history": "history.enabled",
     "v1_jobs": "v1Jobs",

@@ -304,6 +304,9 @@ class Values:
     watch_namespaces: Annotated[tuple[str, ...], ValueRule(pattern=NAMESPACE_NAME, meaning="a namespace's name")] = ()
     """The only namespaces with jobs; they must exist. The operator's rights are then Roles in these namespaces. Empty:
     all."""
+    instance: Annotated[str, ValueRule(pattern=r"^$|^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$", meaning="a short name")] = ""
+    """One of several installations on a cluster, each in a namespace of its own and for other `watchNamespaces`
+    (docs/scale.md#several-operators): the names of its ClusterRoles and webhook configurations end with it."""
     v1_jobs: Annotated[tuple[str, ...], ValueRule(words=("all", *KINDS))] = ()
     """Also run these kinds of training-operator, with their definitions and webhooks: `[all]`, or some of pytorchjob,
     tfjob, mpijob, xgboostjob, paddlejob, jaxjob, mxjob."""

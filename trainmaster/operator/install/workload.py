@@ -14,7 +14,8 @@ from trainmaster.operator.install.parts import (
     describe_pod,
 )
 from trainmaster.operator.install.values import CHECKSUM, NAME_LABEL, PART_OF
-from trainmaster.operator.rights import COMPANION, HISTORY, LISTED, NAME, V1_JOBS
+from trainmaster.operator.names import INSTANCE, NAME
+from trainmaster.operator.rights import COMPANION, HISTORY, LISTED, V1_JOBS
 from trainmaster.operator.templating.nodes import (
     All,
     Checksum,
@@ -56,6 +57,7 @@ SETTINGS = NamedPart(
                 "lease_namespace": HERE,
                 "companion": COMPANION,
                 "namespaces": LISTED,
+                "instance": INSTANCE,
                 "v1_jobs": V1_JOBS,
                 "gang_scheduler_name": Value("gangSchedulerName"),
                 "history": When(HISTORY, Value("history.directory")),

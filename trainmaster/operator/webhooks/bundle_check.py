@@ -19,7 +19,6 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.monitoring.troubles import OperatorTrouble
 from trainmaster.operator.webhooks.bundles import CONFIGURATIONS
-from trainmaster.operator.webhooks.configurations import NAME
 from trainmaster.operator.webhooks.keys import MountedKeys
 
 _TURNS = 4
@@ -29,8 +28,9 @@ class BundleCheck:
     """Where somebody else keeps certificate and `caBundle`: says when they do not fit together, so that API servers
     would refuse to talk to us. Changes nothing."""
 
-    def __init__(self, client: Client, keys: MountedKeys, clock: Clock) -> None:
+    def __init__(self, client: Client, keys: MountedKeys, name: str, clock: Clock) -> None:
         self._client = client
+        self._name = name
         self._keys = keys
         self._clock = clock
         self._found: dict[GVR, Object] = {}
@@ -51,7 +51,7 @@ class BundleCheck:
         async def change(event: WatchEvent) -> None:
             await begin([] if event.type == "DELETED" else [event.object])
 
-        await follow(self._client, self._clock, gvr, begin, change, field_selector=f"metadata.name={NAME}")
+        await follow(self._client, self._clock, gvr, begin, change, field_selector=f"metadata.name={self._name}")
 
     def __call__(self) -> list[OperatorTrouble]:
         wrong = [gvr.plural for gvr, found in self._found.items() if not all(map(self._is_right, list_hooks(found)))]
@@ -61,7 +61,7 @@ class BundleCheck:
             OperatorTrouble(
                 "CABundleWrong",
                 f"API servers cannot verify the certificate of the webhooks: `caBundle` in {' and '.join(wrong)} "
-                f"{NAME} is not of its CA, or it is not for the name by which they are called; have cert-manager "
+                f"{self._name} is not of its CA, or it is not for the name by which they are called; have cert-manager "
                 "inject the CA (annotation cert-manager.io/inject-ca-from), or write it there",
             )
         ]

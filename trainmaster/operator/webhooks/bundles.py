@@ -20,7 +20,6 @@ from trainmaster.client.follow import follow
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
-from trainmaster.operator.webhooks.configurations import NAME
 from trainmaster.operator.webhooks.keys import SecretKeys
 
 log = logging.getLogger(__name__)
@@ -32,8 +31,11 @@ _INJECTED = "cert-manager.io/inject-"
 
 
 class BundleKeeper:
-    def __init__(self, client: Client, keys: SecretKeys, clock: Clock) -> None:
+    """`name`: of both configurations."""
+
+    def __init__(self, client: Client, keys: SecretKeys, name: str, clock: Clock) -> None:
         self._client = client
+        self._name = name
         self._keys = keys
         self._clock = clock
         self._found: dict[GVR, Object | None] = {}
@@ -65,11 +67,11 @@ class BundleKeeper:
         async def change(event: WatchEvent) -> None:
             self._note(gvr, None if event.type == "DELETED" else event.object)
 
-        await follow(self._client, self._clock, gvr, begin, change, field_selector=f"metadata.name={NAME}")
+        await follow(self._client, self._clock, gvr, begin, change, field_selector=f"metadata.name={self._name}")
 
     def _note(self, gvr: GVR, found: Object | None) -> None:
         if found is None and self._found.get(gvr, {}) is not None:
-            text = f"there is no {gvr.plural.removesuffix('s')} {NAME}: nothing is checked when jobs are written"
+            text = f"there is no {gvr.plural.removesuffix('s')} {self._name}: nothing is checked when jobs are written"
             log.warning(text, extra={"action": "webhooks.missing", "what": gvr.plural})
         self._found[gvr] = found
         self._news.set()

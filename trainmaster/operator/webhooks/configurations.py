@@ -26,12 +26,12 @@ from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.tenancy import TENANT
 from trainmaster.api.training.overrides import OLDER
 from trainmaster.api.v1jobs.frameworks import BY_KIND, GROUP
+from trainmaster.controllers.install import list_manifests
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
+from trainmaster.operator.names import NAME
 from trainmaster.operator.templating.evaluating import ValueScope, evaluate
 from trainmaster.operator.templating.nodes import ALL_OF, Has, Text, Tree, Value, When
 
-NAME = "trainmaster-operator"
-"""Of both configurations."""
 PORT = 9443
 DEFAULT_PATH, VALIDATE_PATH, RESERVED_PATH = "/default", "/validate", "/validate-reserved"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
@@ -66,6 +66,8 @@ class WebhookPlan:
     """Of both configurations, for example `cert-manager.io/inject-ca-from`."""
     ca_bundle: str = ""
     """base64. Empty: the operator fills it in, or cert-manager."""
+    name: Tree = NAME
+    """Of both configurations."""
 
 
 def build_configurations(plan: WebhookPlan) -> list[Object]:
@@ -102,7 +104,7 @@ def _where(plan: WebhookPlan, kind: Kind, webhook: Object) -> Tree:
 
 
 def _build(plan: WebhookPlan, kind: str, webhooks: list[Tree]) -> Object:
-    metadata: Object = {"name": NAME}
+    metadata: Object = {"name": plan.name}
     if plan.annotations:
         metadata["annotations"] = plan.annotations
     return {
@@ -201,6 +203,8 @@ def _build_validating(plan: WebhookPlan, kind: Kind) -> Object:
             "is-not-a-clean-up": f"request.operation != 'DELETE' || !(request.userInfo.username in [{cleaners}])",
             **conditions,
         }
+    if is_runtime and not kind.namespaced:
+        conditions["is-not-shipped-by-another-operator"] = f"!({_is_shipped_by_any_operator()})"
     return _build_webhook(plan, get_webhook(kind), VALIDATE_PATH, rules, conditions)
 
 
@@ -221,6 +225,15 @@ def _build_policy(plan: WebhookPlan) -> Object:
     conditions = {"is-the-policy": f"object.metadata.?name.orValue('') == '{policy.NAME}'"}
     there = dataclasses.replace(plan, namespaces=(policy.NAMESPACE,))
     return _build_webhook(there, "policy.trainmaster.dev", VALIDATE_PATH, rules, conditions)
+
+
+def _is_shipped_by_any_operator() -> str:
+    """Several operators on a cluster each install the shipped runtimes at their start, when the webhook of another one
+    may not answer."""
+    names = ", ".join(f"'{name}'" for name, _ in list_manifests())
+    user = "request.userInfo.username"
+    is_operator = f"{user}.startsWith('system:serviceaccount:') && {user}.endsWith(':{NAME}')"
+    return f"request.operation != 'DELETE' && {is_operator} && request.name in [{names}]"
 
 
 # ---- CEL ---------------------------------------------------------------------

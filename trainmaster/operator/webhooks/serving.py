@@ -15,6 +15,7 @@ from trainmaster.client.view import View
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
 from trainmaster.operator.monitoring.telling import Telling
+from trainmaster.operator.names import NAME
 from trainmaster.operator.webhooks.bundle_check import BundleCheck
 from trainmaster.operator.webhooks.bundles import BundleKeeper
 from trainmaster.operator.webhooks.configurations import PORT
@@ -37,14 +38,17 @@ class WebhookSettings:
     """With tls.crt and tls.key, kept current by somebody else; None: our own certificate, in a Secret."""
     client_ca: Path | None = None
     """PEM: only holders of a certificate of this CA may connect. None: whoever reaches the port."""
+    configurations: str = NAME
+    """The name of the webhook configurations by which they are called."""
     rotation: RotationTimes = field(default_factory=RotationTimes)
 
 
 class Webhooks:
     """Serving webhooks; `maintained` is for the leader."""
 
-    def __init__(self, keys: SecretKeys | MountedKeys, clock: Clock) -> None:
+    def __init__(self, keys: SecretKeys | MountedKeys, configurations: str, clock: Clock) -> None:
         self.keys = keys
+        self._configurations = configurations
         self._clock = clock
 
     def read_expiry(self) -> datetime | None:
@@ -56,12 +60,12 @@ class Webhooks:
         """`client`: the leader's. What somebody else keeps current is left to them, and looked at."""
         async with Scope("webhooks.leader") as scope:
             if isinstance(self.keys, MountedKeys):
-                check = BundleCheck(client, self.keys, self._clock)
+                check = BundleCheck(client, self.keys, self._configurations, self._clock)
                 scope.spawn_forever(check.run(), name="webhooks.bundles")
                 told.add(check)
             else:
                 scope.spawn_forever(self.keys.rotate(client), name="webhooks.rotate")
-                keeper = BundleKeeper(client, self.keys, self._clock)
+                keeper = BundleKeeper(client, self.keys, self._configurations, self._clock)
                 scope.spawn_forever(keeper.run(), name="webhooks.bundles")
             yield
 
@@ -84,7 +88,7 @@ async def serving_webhooks(
     async with Scope("webhooks") as scope:
         scope.spawn_forever(keys.follow(), name="webhooks.certificate")
         async with WebhookServer(examiner, keys.context, settings.host, settings.port, clock):
-            yield Webhooks(keys, clock)
+            yield Webhooks(keys, settings.configurations, clock)
 
 
 def check_files(settings: WebhookSettings, clock: Clock) -> None:

@@ -18,7 +18,8 @@ from trainmaster.operator.install import Values, ValuesError, build_objects, rea
 from trainmaster.operator.install.building import build_foreground_objects
 from trainmaster.operator.install.reading import to_mapping
 from trainmaster.operator.install.schema import FIXED, OWNED, build_schema
-from trainmaster.operator.rights import NAME, NAMESPACE, build_access
+from trainmaster.operator.names import NAME, NAMESPACE
+from trainmaster.operator.rights import build_access
 
 pytestmark = pytest.mark.unit
 
