@@ -45,9 +45,8 @@ def mount(folders: Sequence[Path]) -> dict[str, Any]:
     """Fields of a Pod's spec."""
     volumes = [{"name": f"m{number}", "hostPath": {"path": str(path)}} for number, path in enumerate(folders)]
     mounts = [{"name": f"m{number}", "mountPath": str(path), "readOnly": True} for number, path in enumerate(folders)]
-    # Where the library of a Python that is not Debian's lies; the image has no cache of libraries.
-    environ = [{"name": "LD_LIBRARY_PATH", "value": f"{sys.base_prefix}/lib"}]
-    return {"volumes": volumes, "container": {"volumeMounts": mounts, "env": environ}}
+    # The folders may lie below the home of the user who made them, where the user of the image may not go.
+    return {"volumes": volumes, "container": {"volumeMounts": mounts}, "securityContext": {"runAsUser": 0}}
 
 
 def test_a_torch_job_of_two_nodes_completes(site: Site) -> None:
