@@ -45,6 +45,10 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 LEGACY_CONTROLLER_UID = "controller-uid"
 LEGACY_JOB_NAME = "job-name"
 
+INSTALLATION = "trainmaster.dev/installation"
+"""Label, by `trainmaster operator install`: the namespace of the installation that the object belongs to. The commands
+change and delete only objects that have it."""
+
 POD_ATTEMPT = "trainmaster.dev/attempt"
 """Annotation on Pods, by the Job controller: the attempt of its index, from 0; without indexes its serial
 number. The Pod's name is derived from it."""

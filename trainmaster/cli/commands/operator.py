@@ -8,6 +8,8 @@ one is the leader, the others wait. Ctrl-C or SIGTERM stops the operator; jobs o
 
 --print-manifests prints a whole installation, with an operator in Pods (docs/operator.md#install).
 
+`trainmaster operator install` installs it in Pods instead, `upgrade` and `uninstall` change and remove that.
+
 Flags override settings of the group [operator] (docs/settings.md), which has more of them; --config names the file.
 """
 
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from trainmaster.app.settings import Effective, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
+from trainmaster.cli.installation.cluster.flags import add_actions, run_action
 from trainmaster.client.kubeconfig import ConfigError, choose_config
 
 if TYPE_CHECKING:
@@ -139,6 +142,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --without-deployment: also the webhook configurations, for an operator behind its Service, or at "
         "--webhook-url",
     )
+    add_actions(parser)
 
 
 def _parse_port(text: str) -> int:
@@ -148,6 +152,8 @@ def _parse_port(text: str) -> int:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
+    if options.action:
+        return _run_action(options, context)
     # Imported here, as in `up`, because the controllers would slow down every other command.
     from trainmaster.operator.choices import OperatorChoices
 
@@ -167,6 +173,14 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             raise exits.Failure(f"{flag} is about what is printed: use it with --print-manifests", exits.USAGE)
     _operate(options, context, effective, choices)
     return exits.OK
+
+
+def _run_action(options: argparse.Namespace, context: CommandContext) -> int:
+    for flag in (*_TEXTS, *_PORTS, *_SWITCHES, *_PRINTED, "--config", "--print-manifests"):
+        if _get(options, flag):
+            text = f"{flag} before {options.action} is for an operator in the foreground"
+            raise exits.Failure(f"{text}: give values to {options.action} (docs/values.md)", exits.USAGE)
+    return run_action(options, context)
 
 
 def _tell_cluster(context: CommandContext, text: str) -> None:
@@ -237,6 +251,7 @@ def _operate(
 
 
 def _build_manifests(options: argparse.Namespace, effective: Effective, choices: OperatorChoices) -> Object:
+    from trainmaster.cli.installation.cluster.values import read_values_file
     from trainmaster.operator.install import ValuesError, build_objects, read_values
     from trainmaster.operator.install.building import build_foreground_objects
     from trainmaster.operator.install.options import build_values
@@ -246,7 +261,7 @@ def _build_manifests(options: argparse.Namespace, effective: Effective, choices:
         raise exits.Failure("--webhooks: a companion, and an operator with --no-webhook, serves none", exits.USAGE)
     in_pods, namespace = not options.without_deployment, choices.duties.own_namespace
     try:
-        given = _read_values_file(Path(options.values)) if options.values else {}
+        given = read_values_file(Path(options.values)) if options.values else {}
         values = read_values(build_values(effective, given, in_pods=in_pods))
     except ValuesError as error:
         raise exits.Failure(str(error), exits.USAGE) from None
@@ -254,19 +269,3 @@ def _build_manifests(options: argparse.Namespace, effective: Effective, choices:
         return wrap(build_objects(values, namespace))
     url = choices.webhook_url
     return wrap(build_foreground_objects(values, namespace, webhooks=options.webhooks, url=url))
-
-
-def _read_values_file(path: Path) -> Object:
-    import yaml
-
-    from trainmaster.operator.install import ValuesError
-
-    try:
-        found = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ValuesError(f"--values {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValuesError(f"--values {path}: not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict | None):
-        raise ValuesError(f"--values {path}: must be a mapping, as the chart's values.yaml")
-    return found or {}

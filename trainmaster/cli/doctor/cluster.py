@@ -6,7 +6,7 @@ somebody with few rights sees the rest. To add a check, write a function and add
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -76,13 +76,13 @@ def _diagnose(check: str, trouble: OperatorTrouble) -> Diagnosis:
 
 
 async def check_kinds(facts: ClusterFacts) -> list[Diagnosis]:
-    missing = [gvr for gvr in (JOB_SETS, *_KINDS) if not await _is_served(facts.client, gvr)]
+    missing = [gvr for gvr in (JOB_SETS, *_KINDS) if not await is_served(facts.client, gvr)]
     if missing:
         return [_diagnose("kinds", trouble) for trouble in explain_missing(missing)]
     return [Diagnosis("kinds", "ok", f"{JOB_SETS.qualified}, {', '.join(gvr.plural for gvr in _KINDS)}")]
 
 
-async def _is_served(client: Client, gvr: GVR) -> bool:
+async def is_served(client: Client, gvr: GVR) -> bool:
     try:
         await client.list(gvr, options=ListOptions(limit=1))
     except NotFound:
@@ -133,17 +133,25 @@ async def check_others(facts: ClusterFacts) -> list[Diagnosis]:
     """Kubeflow Trainer's manager, and what is left of it."""
     if not await _find(facts.client, LEASES, LEASE_NAME, facts.namespace):
         return []
-    deployments = (await facts.client.list(DEPLOYMENTS)).items
-    managers = [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in deployments if _is_trainer(one)]
-    if managers:
-        seen = f"Kubeflow Trainer's manager ({join(managers)}) runs the same TrainJobs as this operator"
-        advice = "two controllers undo each other's work: remove it, or run this operator with --companion"
-        return [Diagnosis("others", "problem", seen, advice)]
+    if managers := await list_trainers(facts.client):
+        return [Diagnosis("others", "problem", *explain_trainers(managers))]
     if await _find(facts.client, VALIDATING_WEBHOOK_CONFIGURATIONS, _TRAINER_HOOKS):
         seen = "the webhooks of Kubeflow Trainer are still configured, and its manager is gone"
         advice = "nobody answers them, so no TrainJob can be created: `kubectl delete validatingwebhookconfiguration"
         return [Diagnosis("others", "problem", seen, f"{advice} {_TRAINER_HOOKS}`")]
     return [Diagnosis("others", "ok", "no other controller for TrainJobs")]
+
+
+async def list_trainers(client: Client) -> list[str]:
+    """Deployments of Kubeflow Trainer's manager that are not scaled down, as NAMESPACE/NAME."""
+    deployments = (await client.list(DEPLOYMENTS)).items
+    return [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in deployments if _is_trainer(one)]
+
+
+def explain_trainers(managers: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with them beside an operator, and what to do."""
+    seen = f"Kubeflow Trainer's manager ({join(managers)}) runs the same TrainJobs as this operator"
+    return seen, "two controllers undo each other's work: remove it, or run this operator as a companion (--companion)"
 
 
 def _is_trainer(deployment: Fields) -> bool:

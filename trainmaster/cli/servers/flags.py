@@ -74,4 +74,5 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
 
 def is_cluster(options: argparse.Namespace) -> bool:
     """Whether the options select a cluster instead of the server of a home."""
-    return bool(getattr(options, "kubeconfig", "") or getattr(options, "context", ""))
+    named = getattr(options, "kubeconfig", "") or getattr(options, "context", "")
+    return bool(named or getattr(options, "cluster_only", False))
