@@ -1,62 +1,34 @@
-"""The operator in Pods of a `RealCluster`: non-root, a read-only root, no capabilities, in a `restricted` namespace."""
+"""The operator in Pods of a `RealCluster`, as an installation makes it: non-root, a read-only root, no capabilities, in
+a `restricted` namespace. Its webhooks are not configured: tests of this tier also write what they would refuse.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 from tests.kube.images import TRAINMASTER
 from tests.kube.real import RealCluster
 from trainmaster.api.meta import Object
+from trainmaster.operator.install import build_objects, read_values
 from trainmaster.operator.names import NAME, NAMESPACE
 
-_LABELS = {"app.kubernetes.io/name": NAME}
 HISTORY = "/var/lib/trainmaster/history"
-RESTRICTED = {
-    "runAsNonRoot": True,
-    "runAsUser": 65532,
-    "runAsGroup": 65532,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-_CONTAINED = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
 
 
-def build_deployment(arguments: Sequence[str] = (), replicas: int = 1) -> Object:
-    container = {
-        "name": "operator",
-        "image": TRAINMASTER,
-        "imagePullPolicy": "Never",
-        "args": ["operator", "--history", HISTORY, *arguments],
-        "securityContext": _CONTAINED,
-        "resources": {"limits": {"memory": "256Mi"}},
-        "volumeMounts": [{"name": "history", "mountPath": HISTORY}],
-    }
-    pod = {
-        "serviceAccountName": NAME,
-        "securityContext": RESTRICTED,
-        "containers": [container],
-        "volumes": [{"name": "history", "emptyDir": {}}],
-    }
+def build_values() -> Object:
+    registry, _, name = TRAINMASTER.partition("/")
+    repository, _, tag = name.partition(":")
     return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": _LABELS},
-            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
-        },
+        "image": {"registry": registry, "repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "manager": {"replicas": 1},
+        "history": {"enabled": True, "directory": HISTORY, "persistence": {"enabled": False}},
+        "webhook": {"enabled": False},
     }
 
 
-def deploy(cluster: RealCluster, *arguments: str) -> None:
+def deploy(cluster: RealCluster) -> None:
     """Returns once one leads: it has installed its runtimes by then."""
-    cluster.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
-    cluster.apply(json.dumps(build_deployment(arguments)))
+    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": build_objects(read_values(build_values()))}))
     runtime = "clustertrainingruntime/torch-distributed"
     try:
         cluster.kubectl("wait", "--for=create", runtime, "--timeout=60s")

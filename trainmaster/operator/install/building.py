@@ -42,7 +42,7 @@ def build_foreground_objects(
 ) -> list[Object]:
     """What an operator needs that does not run in a Pod: kinds, rights, and the webhooks, if API servers reach it."""
     documents = [
-        _describe_namespace(),
+        Document("namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": describe_head(HERE, "")}),
         *_describe_definitions(),
         *map(label, describe_access()),
         label(Document("service", When(Not(COMPANION), describe_service()))),
@@ -80,6 +80,7 @@ def list_documents() -> list[Document]:
 
 
 def _describe_namespace() -> Document:
+    """Our Pods need nothing that this level forbids."""
     level = {POD_SECURITY_LEVEL: "restricted"}
     head = {**describe_head(HERE, ""), "labels": level}
     return Document("namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": head})
