@@ -13,7 +13,7 @@ from trainmaster.api.meta import Object
 from trainmaster.operator.install.parts import COMMON_LABELS, HERE, describe_config_map, describe_head
 from trainmaster.operator.install.values import PART_OF
 from trainmaster.operator.install.workload import SELECTED
-from trainmaster.operator.names import NAME
+from trainmaster.operator.names import NAME, describe_cluster_name
 from trainmaster.operator.rights import COMPANION, METRICS_PATH, METRICS_READER
 from trainmaster.operator.status_keys import SECRET
 from trainmaster.operator.templating.nodes import Document, Either, MergedWith, Not, Text, Value, When
@@ -39,11 +39,12 @@ def describe_monitoring() -> list[Document]:
 
 
 def _describe_binding() -> Object:
+    name = describe_cluster_name(METRICS_READER)
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": describe_head(METRICS_READER, ""),
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": METRICS_READER},
+        "metadata": describe_head(name, ""),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": _READERS,
     }
 
