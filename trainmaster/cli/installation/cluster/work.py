@@ -16,7 +16,7 @@ from trainmaster.cli.installation.cluster.rollout import Rollout
 from trainmaster.cli.installation.cluster.writes import delete_object, explain_refusal
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock, SystemClock
-from trainmaster.operator.rights import NAME
+from trainmaster.operator.names import NAME
 
 
 @dataclass(frozen=True, slots=True)
