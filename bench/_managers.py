@@ -149,9 +149,10 @@ def read_memory(pid: int) -> float:
 
 
 class Requests:
-    """What one user asks of the API server from now on, without the requests of caches, of leases and of reviews."""
+    """What is asked of the API server from now on, without the requests of caches, of leases and of reviews."""
 
-    def __init__(self, cluster: KubeCluster, user: str) -> None:
+    def __init__(self, cluster: KubeCluster, user: str = "") -> None:
+        """`user`: of whom; "" is everybody."""
         self._path = cluster.audit_log
         self._user = user
         self._offset = self._path.stat().st_size
@@ -177,7 +178,7 @@ class Requests:
     def _counts(self, event: dict[str, Any]) -> bool:
         resource = (event.get("objectRef") or {}).get("resource", "")
         is_job_work = event["verb"] not in _SKIPPED_VERBS and resource not in ("", *_SKIPPED_RESOURCES)
-        return bool(event["user"]["username"] == self._user and is_job_work)
+        return is_job_work and (not self._user or event["user"]["username"] == self._user)
 
 
 def _get_name(event: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ import urllib.request
 from dataclasses import dataclass
 
 from bench import _plant
-from bench._managers import Operator, read_memory
-from bench._operator_site import Site, fill, measure_lives, running_site
+from bench._managers import Operator, Requests, read_memory
+from bench._operator_site import WHOLE_LIVES, Site, fill, measure_lives, running_site
 from bench._report import Report
 from tests.kube.cluster import KubeCluster
 from tests.kube.managers import add_nodes
@@ -36,24 +36,30 @@ class Cost:
     standing: int
     cpu_ms: float
     requests: float
+    """Of the operator."""
     memory: float
     """MB of the whole operator."""
     server_memory: float = 0.0
     """MB of kube-apiserver."""
     stored: float = 0.0
     """MB that etcd has in use."""
+    all_requests: float = 0.0
+    """Of everybody: the JobSet manager, Kubernetes' controllers, the scheduler, nodes."""
 
 
 async def measure_size(site: Site, nodes: int, standing: int, rounds: int) -> Cost:
+    everybody = Requests(site.cluster)
     cheapest = Cost(nodes, standing, float("inf"), float("inf"), 0.0)
     for number in range(rounds):
         cpu, requests = await measure_lives(site, f"life-{nodes}-{standing}-{number}")
         cheapest = dataclasses.replace(
             cheapest, cpu_ms=min(cpu, cheapest.cpu_ms), requests=min(requests, cheapest.requests)
         )
+    asked = everybody.count().total() / (rounds * WHOLE_LIVES)
     server = read_memory(site.cluster.processes.pids["kube-apiserver"])
     stored = await asyncio.to_thread(read_etcd, site.cluster)
-    return dataclasses.replace(cheapest, memory=site.read_memory(), server_memory=server, stored=stored)
+    own = site.read_memory()
+    return dataclasses.replace(cheapest, memory=own, server_memory=server, stored=stored, all_requests=asked)
 
 
 def read_etcd(cluster: KubeCluster) -> float:
@@ -86,10 +92,11 @@ async def run(rounds: int) -> list[Cost]:
 
 
 def show(costs: list[Cost]) -> None:
-    print("  nodes   TrainJobs   CPU of one   requests   operator   kube-apiserver     etcd")
+    print("  nodes   TrainJobs   CPU of one   requests   of all   operator   kube-apiserver     etcd")
     for cost in costs:
+        asked = f"{cost.requests:10.2f} {cost.all_requests:8.1f}"
         sizes = f"{cost.memory:8.0f} MB {cost.server_memory:13.0f} MB {cost.stored:5.0f} MB"
-        print(f"  {cost.nodes:5,} {cost.standing:11,} {cost.cpu_ms:9.2f} ms {cost.requests:10.2f} {sizes}", flush=True)
+        print(f"  {cost.nodes:5,} {cost.standing:11,} {cost.cpu_ms:9.2f} ms {asked} {sizes}", flush=True)
 
 
 def main() -> int:
