@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.kube.keys import Keys
+from tests.kube.keys import FRONT_PROXY, Authority, Keys
 from tests.kube.processes import Processes, free_port
 from tests.support.kubectl import SHORT_LIVED
 from tools.toolbox import OLDER, PROGRAMS, Toolbox, Unavailable
@@ -156,6 +156,11 @@ class KubeCluster:
         with self.audit_log.open() as lines:
             found = [json.loads(line) for line in lines if user in line and line.endswith("\n")]
         return [event for event in found if event["user"]["username"] == user]
+
+    @property
+    def front_proxy(self) -> Authority:
+        """Signs what API servers prove themselves with when they pass requests on."""
+        return self._keys.front_proxy
 
     def issue(self, user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
         """A client certificate: (certificate, key)."""
@@ -341,6 +346,14 @@ class KubeCluster:
             "service-cluster-ip-range": "10.96.0.0/16",
             # A loopback address may not stand in Endpoints, so nothing publishes the server there.
             "endpoint-reconciler-type": "none",
+            # How it proves itself to those to whom it passes requests on, and what it tells them.
+            "proxy-client-cert-file": "front-proxy/proxy.crt",
+            "proxy-client-key-file": "front-proxy/proxy.key",
+            "requestheader-client-ca-file": "front-proxy/ca.crt",
+            "requestheader-allowed-names": FRONT_PROXY,
+            "requestheader-username-headers": "X-Remote-User",
+            "requestheader-group-headers": "X-Remote-Group",
+            "requestheader-extra-headers-prefix": "X-Remote-Extra-",
             "allow-privileged": "true",
             "audit-policy-file": "audit-policy.json",
             "audit-log-path": _AUDIT_LOG,

@@ -1,5 +1,6 @@
-"""Keys and certificates of one test control plane: a CA, a serving certificate, the service-account key, and client
-certificates on request. Independent of the product's own code, because it stands on the other side of the comparison.
+"""Keys and certificates of one test control plane: a CA, a serving certificate, the service-account key, client
+certificates on request, and what API servers prove themselves with to others. Independent of the product's own code,
+because it stands on the other side of the comparison.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
+FRONT_PROXY = "front-proxy-client"
+"""The name in the certificate of API servers that pass requests on."""
 _VALIDITY = datetime.timedelta(days=2)
 
 
@@ -107,12 +110,21 @@ class Authority:
         path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
 
+def make_front_proxy(folder: Path) -> Authority:
+    """With a CA of its own, because whoever has a certificate of it may claim to be anybody."""
+    folder.mkdir(exist_ok=True)
+    authority = Authority(folder, ec.generate_private_key(ec.SECP256R1()), name="front-proxy-ca")
+    authority.issue_client(FRONT_PROXY, (), folder, "proxy")
+    return authority
+
+
 def generate_rsa() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 class Keys:
-    """Everything lies in one folder: ca.crt, tls.crt, tls.key, sa.key, sa.pub."""
+    """Everything lies in one folder: ca.crt, tls.crt, tls.key, sa.key, sa.pub; what API servers prove themselves with
+    when they pass requests on, in `front-proxy/`: ca.crt, proxy.crt, proxy.key."""
 
     def __init__(self, folder: Path, addresses: Sequence[str] = ()) -> None:
         """`addresses`: where Pods and kubelets reach the API server."""
@@ -125,6 +137,7 @@ class Keys:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         (folder / "sa.pub").write_bytes(public)
+        self.front_proxy = make_front_proxy(folder / "front-proxy")
 
     def issue(self, user: str, groups: tuple[str, ...], folder: Path, stem: str = "client") -> tuple[Path, Path]:
         """A client certificate for that user in those groups: (certificate, key)."""

@@ -79,8 +79,11 @@ class Requests:
         ]
 
     def count_lists(self, gvr: GVR) -> int:
+        """Without those of a single object by its name."""
         return sum(
-            event["verb"] == "list" and event["objectRef"].get("resource") == gvr.plural
+            event["verb"] == "list"
+            and event["objectRef"].get("resource") == gvr.plural
+            and "name" not in event["objectRef"]
             for event in self.events
             if event.get("objectRef")
         )

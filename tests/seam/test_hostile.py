@@ -1,5 +1,5 @@
-"""Strangers and the four ports of an operator: webhooks, progress reports, metrics, probes. Nothing that they send or
-hold back keeps others out, fills memory, or ends the process, and its log has no traceback.
+"""Strangers and the five ports of an operator: webhooks, progress reports, metrics, records, probes. Nothing that they
+send or hold back keeps others out, fills memory, or ends the process, and its log has no traceback.
 
 The attacks are those on the ports of a server on one machine (tests/attacks/stranger, tests/bad_input); they come from
 the address of the API server, which the webhooks answer meanwhile.
@@ -38,9 +38,9 @@ from tests.seam.operator_run import Run, operating
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
 PLACE = "hostile"
-NAMES = ("webhook", "progress", "metrics", "health")
-WITH_TLS = NAMES[:3]
-GROWTH = 64 * MIB
+NAMES = ("webhook", "progress", "metrics", "records", "health")
+WITH_TLS = NAMES[:4]
+GROWTH = 16 * MIB * len(NAMES)
 _SLOW_SECONDS = 60.0
 
 
@@ -67,6 +67,7 @@ class Target:
         assert self.doors["health"].get("/healthz").startswith(b"HTTP/1.1 200")
         assert self.doors["metrics"].get("/metrics").startswith(b"HTTP/1.1 401")
         assert self.doors["progress"].get("/").startswith(b"HTTP/1.1 404")
+        assert self.doors["records"].get("/apis").startswith(b"HTTP/1.1 401")
         assert self.review(build_review({})).startswith(b"HTTP/1.1 200")
         assert "Traceback" not in self.run.read(), self.run.read()[-3000:]
         assert read_memory(self.run.process.pid) - self.memory < GROWTH
@@ -99,16 +100,19 @@ def target(seam_cluster: KubeCluster, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("hostile")
     seam_cluster.kubectl("create", "namespace", PLACE)
     ports = {name: free_port() for name in NAMES}
-    flags = ["--namespace", PLACE, "--lease-namespace", PLACE]
+    flags = ["--namespace", PLACE, "--lease-namespace", PLACE, "--history", str(folder / "archive")]
     for name in NAMES:
         flags += [f"--{name}-port", str(ports[name])]
     for name in ("webhook", "progress"):
         flags += [f"--{name}-url", f"https://127.0.0.1:{ports[name]}"]
     with operating(seam_cluster.kubeconfig, folder / "log", *flags) as run:
         run.wait_for("operator.ready")
-        cas = {name: save_ca(seam_cluster, name, folder) for name in ("webhook", "progress")}
+        cas = {name: save_ca(seam_cluster, name, folder) for name in ("webhook", "progress", "records")}
         cas["metrics"] = cas["progress"]
-        doors: dict[str, Door] = {name: Door(f"https://127.0.0.1:{ports[name]}", cas[name]) for name in WITH_TLS}
+        names = {"records": f"trainmaster-operator.{PLACE}.svc"}
+        doors: dict[str, Door] = {
+            name: Door(f"https://127.0.0.1:{ports[name]}", cas[name], names.get(name, "")) for name in WITH_TLS
+        }
         doors["health"] = PlainDoor(f"http://127.0.0.1:{ports['health']}", folder)
         yield Target(run, doors, read_memory(run.process.pid))
 
@@ -150,7 +154,7 @@ def test_headers_without_end_are_refused(door: Door) -> None:
         with door.enter() as sock:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
             assert send_until_cut(sock, piece, 200 * MIB) < 32 * MIB
-    answer = door.ask(build_get("/", "", *[f"X-{number}: {'y' * 500}" for number in range(180)]))
+    answer = door.ask(build_get("/", "", *[f"X-{number}: {'y' * 800}" for number in range(180)]))
     assert answer.startswith(b"HTTP/1.1 431")
 
 

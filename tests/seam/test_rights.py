@@ -1,8 +1,8 @@
 """The operator with exactly its printed rights, as a real service account: nothing is refused, and nothing is too much.
 
 One operator runs everything that needs rights: TrainJobs with MPI and PodGroups, the v1 kinds, derived runtimes,
-records, TTLs, progress. Strangers change what it made, so that it has to repair it; the first answer to each kind of
-write is lost, so that it has to look what became of it. Then the audit log is compared with its roles.
+records and who reads them, TTLs, progress. Strangers change what it made, so that it has to repair it; the first answer
+to each kind of write is lost, so that it has to look what became of it. Then the audit log is compared with its roles.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.kube.cluster import KubeCluster, Parts
 from tests.kube.fixtures import NEEDED
 from tests.kube.managers import VOLCANO_PODGROUPS
 from tests.seam.proxy import Proxy
+from tests.seam.records_site import install
 from tests.seam.rights_used import Requests, Right, install_access, may
 from tests.seam.stage import KwokNode, make_config
 from tests.seam.test_progress import ask, free_port, issue
@@ -41,6 +42,7 @@ from trainmaster.api.resources import (
     DEPLOYMENTS,
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
+    JOB_RECORDS,
     JOB_SETS,
     NAMESPACES,
     PODS,
@@ -66,6 +68,8 @@ from trainmaster.operator.manifests import build_manifests
 from trainmaster.operator.mode import OperatorSettings, ProgressSettings, running_operator
 from trainmaster.operator.monitoring.telling import tell_end
 from trainmaster.operator.names import NAME
+from trainmaster.operator.records.installation import NAME as RECORDS
+from trainmaster.operator.records.serving import RecordsSettings
 from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
 from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 from trainmaster.operator.webhooks.rotation import RotationTimes
@@ -92,7 +96,7 @@ def audited() -> Iterator[KubeCluster]:
         if toolbox.find_program(name) is None:
             pytest.skip(toolbox.why_missing(name))
     parts = Parts(jobset=True, nodes=2, complete_ms=3_600_000, unlimited=True, audited=True)
-    manifests = json.dumps(build_manifests(Duties(v1_jobs=KINDS, history=True)))
+    manifests = json.dumps(build_manifests(Duties(v1_jobs=KINDS, history=True, records=True)))
     with KubeCluster(parts, toolbox=toolbox, manifests=manifests) as cluster:
         coscheduling = toolbox.find_manifest("trainer", "coscheduling.yaml")
         if coscheduling is None:
@@ -238,7 +242,8 @@ async def open_scene(cluster: KubeCluster, *, listed: bool) -> AsyncIterator[Sce
         for name in (first, second, own):
             await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         namespaces = (first, second) if listed else ()
-        duties = Duties(False, KINDS, namespaces, history=True, own_namespace=own, name=f"operator-{suffix}")
+        name = f"operator-{suffix}"
+        duties = Duties(False, KINDS, namespaces, history=True, records=True, own_namespace=own, name=name)
         async with Scope("rights") as scope, Proxy(port).running() as proxy:
             scope.spawn_forever(node.run(client, SystemClock()), name="rights.node")
             scene = Scene(cluster, client, node, proxy, duties, (first, second))
@@ -402,6 +407,29 @@ def installed_webhooks(scene: Scene) -> Iterator[WebhookSettings]:
             scene.cluster.kubectl("delete", f"{kind}webhookconfiguration", NAME)
 
 
+@contextmanager
+def installed_records(scene: Scene) -> Iterator[RecordsSettings]:
+    """With a certificate that is to be replaced as soon as it is made, too."""
+    port, own = free_port(), scene.duties.own_namespace
+    install(scene.cluster, own, port)
+    names = (f"{NAME}.{own}.svc",)
+    try:
+        yield RecordsSettings(own, names, "127.0.0.1", port, rotation=RotationTimes(days=5, renew_days=10))
+    finally:
+        scene.cluster.kubectl("delete", "apiservice", RECORDS)
+
+
+async def read_records(scene: Scene) -> None:
+    async def are_served() -> bool:
+        try:
+            return bool((await scene.client.list(JOB_RECORDS, scene.namespace)).items)
+        except StatusError as error:
+            assert error.code in (404, 503), error
+            return False
+
+    await wait_for(are_served, "the records")
+
+
 async def await_webhooks(scene: Scene) -> None:
     """The leader tells the API server its CA, in both configurations. Until the API server has seen these, it accepts
     what the one refuses, and lacks what the other fills in."""
@@ -460,14 +488,15 @@ def test_nothing_is_refused_and_no_right_is_too_much(audited: KubeCluster, tmp_p
             await use_volcano(scene, settings)
             await age_runtimes(scene)
             progress = ProgressSettings(f"https://127.0.0.1:{port}", settings.lease_namespace, "127.0.0.1", port)
-            with installed_webhooks(scene) as webhooks:
-                async with scene.operating(replace(settings, progress=progress, webhooks=webhooks)):
+            with installed_webhooks(scene) as webhooks, installed_records(scene) as records:
+                async with scene.operating(replace(settings, progress=progress, webhooks=webhooks, records=records)):
                     await await_webhooks(scene)
                     await submit(scene)
                     await report(scene, progress.url)
                     await disturb(scene)
                     scene.node.gate.set()
                     await wait_until_gone(scene)
+                    await read_records(scene)
             requests = Requests(audited, scene.duties)
             assert requests.list_refused() == []
             assert requests.list_unused() == []

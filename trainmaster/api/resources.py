@@ -47,3 +47,5 @@ VOLCANO_POD_GROUPS = GVR("scheduling.volcano.sh", "v1beta1", "podgroups")
 HORIZONTAL_POD_AUTOSCALERS = GVR("autoscaling", "v2", "horizontalpodautoscalers")
 VALIDATING_WEBHOOK_CONFIGURATIONS = GVR("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
 MUTATING_WEBHOOK_CONFIGURATIONS = GVR("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
+JOB_RECORDS = GVR("records.trainmaster.dev", "v1alpha1", "jobrecords")
+"""Records of jobs, also of deleted ones; on a cluster, the operator with an archive serves them."""

@@ -71,6 +71,13 @@ class OperatorOptions:
     for whoever reaches the port."""
     metrics_cert_dir: str = ""
     """Directory with `tls.crt` and `tls.key` for metrics. Empty: a certificate that is made at each start."""
+    records_port: int = 8444
+    """Port for records of jobs, over HTTPS and for API servers only, if there is a `history`. 0: off. Outside a Pod it
+    is off unless it is set."""
+    records_address: str = ""
+    """IP address for it. Empty: all addresses in a Pod, otherwise 127.0.0.1."""
+    records_cert_dir: str = ""
+    """Directory with `tls.crt` and `tls.key` for records. Empty: a certificate of our own, in a Secret."""
     workers: int = 8
     """Jobs of each kind that are handled in parallel."""
     requests_per_second: float = 0.0

@@ -306,6 +306,7 @@ _MAY_BE_ZERO = frozenset(
         "node.gpus",
         "operator.health_port",
         "operator.metrics_port",
+        "operator.records_port",
         "operator.requests_per_second",
     }
 )

@@ -21,6 +21,7 @@ from trainmaster.kit.clock import parse_time
 
 if TYPE_CHECKING:
     from trainmaster.history.archive import RecordLine
+    from trainmaster.history.record import JobRecord
 
 _NEAR = 3
 _STYLES = {
@@ -109,8 +110,11 @@ def find_record(
 def explain_missing(options: argparse.Namespace, context: CommandContext, missing: exits.MissingJob) -> exits.Failure:
     """The same error, or where to read about the job if it was deleted."""
     record = find_record(options, context, missing.namespace, missing.name)
-    if record is None:
-        return missing
+    return missing if record is None else explain_deleted(missing, record)
+
+
+def explain_deleted(missing: exits.MissingJob, record: RecordLine | JobRecord) -> exits.Failure:
+    """Where to read about a job that was deleted."""
     job = missing.name if missing.namespace == "default" else f"{missing.name} -n {missing.namespace}"
     when = "" if record.deletion is None else f" at {record.deletion.at}"
     how = ", before it had ended" if record.state == "Deleted" else f" ({record.state})"

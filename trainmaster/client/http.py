@@ -288,7 +288,12 @@ class HttpClient:
 
     async def logs(self, name: str, namespace: str, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:  # noqa: B008 - frozen
         path = build_path(PODS, namespace, name, "log")
-        stream = await _open(self._transport, self._payload("GET", path, _log_query(options)))
+        async for piece in self.stream(path, _log_query(options)):
+            yield piece
+
+    async def stream(self, path: str, query: Mapping[str, object]) -> AsyncIterator[bytes]:
+        """The answer to a GET, piece by piece, for what may be too long to be read at once."""
+        stream = await _open(self._transport, self._payload("GET", path, query))
         try:
             async for piece in stream.pieces():
                 yield piece

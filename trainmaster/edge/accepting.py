@@ -47,7 +47,8 @@ class Acceptor:
         scope: Scope,
     ) -> None:
         self._listener = listener
-        self._tls = tls
+        self.tls = tls
+        """For the next connections."""
         self._make_protocol = make_protocol
         self._gatekeeper = gatekeeper
         self._limits = limits
@@ -108,9 +109,9 @@ class Acceptor:
                 await self._loop.connect_accepted_socket(
                     make,
                     sock,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=seconds if self._tls else None,
-                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS if self._tls else None,
+                    ssl=self.tls,
+                    ssl_handshake_timeout=seconds if self.tls else None,
+                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS if self.tls else None,
                 )
         except (OSError, TimeoutError, EOFError):
             # Not TLS, too slow, or gone. ssl.SSLError is an OSError.

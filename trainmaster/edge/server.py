@@ -133,6 +133,17 @@ class EdgeServer(abc.ABC, Generic[R]):
         host, port = self.address
         return f"{'https' if self._tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
+    def replace_tls(self, context: ssl.SSLContext) -> None:
+        """For new connections. Of established ones, the idle are closed; the others are not recognised by their
+        certificate from their next request on."""
+        self._tls = context
+        if self._acceptor is not None:
+            self._acceptor.tls = context
+        for connection in tuple(self._connections):
+            connection.forget_certificate()
+            if not connection.busy:
+                connection.close()
+
     async def drain(self) -> None:
         """Stops accepting, ends streams with their closing chunk, and waits for requests in progress."""
         if self._draining:

@@ -89,6 +89,11 @@ class Filter:
     """Only jobs that ended before this time (RFC 3339, UTC)."""
     limit: int = 0
     kind: str = ""
+    kinds: tuple[str, ...] | None = None
+    """Only jobs of these kinds; None is all."""
+    uid: str = ""
+    after: tuple[str, str, str] | None = None
+    """Only what comes after the record with this end, creation and uid (`history.paging`)."""
 
 
 class Archive:
@@ -181,6 +186,7 @@ class Archive:
         clauses, values = ["1"], []
         kind = _KIND if self._has_table("kinds") else "'TrainJob'"
         columns = {"namespace": wanted.namespace, "name": wanted.name, kind: wanted.kind, "state": wanted.state}
+        columns["uid"] = wanted.uid
         for column, value in columns.items():
             if value:
                 clauses.append(f"{column} = ?")
@@ -188,6 +194,13 @@ class Archive:
         if wanted.before:
             clauses.append("finished < ?")
             values.append(wanted.before)
+        if wanted.kinds is not None:
+            clauses.append(f"{kind} IN ({', '.join('?' * len(wanted.kinds))})")
+            values += wanted.kinds
+        if wanted.after is not None:
+            clauses.append("finished <= ? AND (finished < ? OR created < ? OR (created = ? AND uid > ?))")
+            ended, created, uid = wanted.after
+            values += (ended, ended, created, created, uid)
         if wanted.deleted is not None:
             clauses.append("deleted > ''" if wanted.deleted else "deleted = ''")
         query = f"SELECT {_COLUMNS}, {kind} FROM jobs WHERE {' AND '.join(clauses)}"
@@ -196,6 +209,13 @@ class Archive:
             query += f" LIMIT {int(wanted.limit)}"
         with _explained("read the archive"):
             return [_to_summary(row) for row in self._connection.execute(query, values)]
+
+    def list_kinds(self, namespace: str = "") -> list[str]:
+        """Of which there are records in a namespace, or in any."""
+        kind = _KIND if self._has_table("kinds") else "'TrainJob'"
+        query = f"SELECT DISTINCT {kind} FROM jobs WHERE ? IN ('', namespace)"
+        with _explained("read the archive"):
+            return sorted(row[0] for row in self._connection.execute(query, (namespace,)))
 
     def find(self, uid: str) -> JobRecord | None:
         with _explained("read a record"):

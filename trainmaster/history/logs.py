@@ -108,11 +108,12 @@ def remove(archive: Path, jobsets: list[str]) -> None:
         shutil.rmtree(archive / FOLDER / jobset, ignore_errors=True)
 
 
-def read_lines(log: ArchivedLog) -> Iterator[Stamped]:
-    """Partial lines are joined, up to `MAX_TEXT`; a line says what rotation has dropped."""
+def read_lines(log: ArchivedLog, last_bytes: int | None = None) -> Iterator[Stamped]:
+    """Partial lines are joined, up to `MAX_TEXT`; a line says what rotation has dropped. `last_bytes`: only lines in so
+    much of the end."""
     held: dict[bytes, tuple[str, list[bytes]]] = {}
     seams = SeamReader()
-    for raw in _read_entries(log):
+    for raw in _read_entries(log, last_bytes):
         moment, stream, flag, text = (*raw.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]
         if stream in SEAMS:
             if gap := seams.describe_gap(raw):
@@ -131,7 +132,17 @@ def read_lines(log: ArchivedLog) -> Iterator[Stamped]:
         yield time, b"".join(parts)
 
 
-def _read_entries(log: ArchivedLog) -> Iterator[bytes]:
+def _read_entries(log: ArchivedLog, last_bytes: int | None) -> Iterator[bytes]:
+    left_out = 0 if last_bytes is None else max(0, log.bytes - last_bytes)
     for piece in log.pieces:
+        size = piece.stat().st_size if left_out else 0
+        if left_out and left_out >= size:
+            left_out -= size
+            continue
         with piece.open("rb") as file:
+            if left_out:
+                # In the middle of a line, most likely.
+                file.seek(left_out - 1)
+                file.readline()
+                left_out = 0
             yield from file

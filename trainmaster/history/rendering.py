@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Protocol
 
 from trainmaster.api import code
 from trainmaster.api.meta import Fields, Object
@@ -11,15 +12,22 @@ from trainmaster.api.reading import list_items, read_status
 from trainmaster.api.training.failures import LAST_WORDS, summarize_failure
 from trainmaster.history import series
 from trainmaster.history.archive import RecordLine
-from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
 from trainmaster.history.series import Point
 from trainmaster.jobs.kinds import read_training_job
+from trainmaster.jobs.logs.contract import KeptLog
 from trainmaster.jobs.models.pods import read_last_terminated, read_terminated
 from trainmaster.jobs.models.training import FAILED, TrainingJob
 
 _COLUMNS = ("NAMESPACE", "NAME", "STATE", "ENDED", "DELETED", "BY", "RUNTIME", "UID")
 _EVENTS_SHOWN = 20
+
+
+class RecordedLog(KeptLog, Protocol):
+    """A log that a record has, here or elsewhere."""
+
+    @property
+    def bytes(self) -> int: ...
 
 
 def build_table(lines: Sequence[RecordLine]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -60,12 +68,12 @@ def to_data(line: RecordLine | JobRecord) -> Object:
     }
 
 
-def to_full_data(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Object:
-    more = {"logs": [_log_to_data(log) for log in logs], "progress": series.to_data(points)}
+def to_full_data(record: JobRecord, logs: Sequence[RecordedLog], points: Sequence[Point] = ()) -> Object:
+    more = {"logs": [log_to_data(log) for log in logs], "progress": series.to_data(points)}
     return {**to_data(record), **record.document, **more}
 
 
-def _log_to_data(log: ArchivedLog) -> Object:
+def log_to_data(log: RecordedLog) -> Object:
     place = log.place
     return {
         "attempt": place.attempt,
@@ -78,18 +86,18 @@ def _log_to_data(log: ArchivedLog) -> Object:
     }
 
 
-def name_log(log: ArchivedLog) -> str:
+def name_log(log: RecordedLog) -> str:
     place = log.place
     restart = f" restart {log.restart}" if log.restart else ""
     return f"{place.job}-{place.index} attempt {place.attempt}{restart} {log.container}"
 
 
-def name_logs(logs: Sequence[ArchivedLog]) -> str:
+def name_logs(logs: Sequence[RecordedLog]) -> str:
     names = [name_log(log) for log in logs]
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def describe(record: JobRecord, logs: Sequence[ArchivedLog], points: Sequence[Point] = ()) -> Iterator[str]:
+def describe(record: JobRecord, logs: Sequence[RecordedLog], points: Sequence[Point] = ()) -> Iterator[str]:
     """The details of one job as text."""
     document, job = record.document, read_training_job(record.document["trainjob"])
     yield f"Name:       {record.name}"

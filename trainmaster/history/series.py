@@ -104,6 +104,19 @@ def to_data(points: Sequence[Point]) -> list[Object]:
     ]
 
 
+def read_data(data: Sequence[Fields]) -> list[Point]:
+    """The inverse of `to_data`."""
+    return [
+        Point(
+            int(parse_time(one["at"]).timestamp()),
+            one["progressPercentage"],
+            one["estimatedRemainingSeconds"],
+            dict(one["metrics"]),
+        )
+        for one in data
+    ]
+
+
 def list_courses(points: Sequence[Point]) -> list[MetricSeries]:
     """Every metric, in the order of its first report."""
     values: dict[str, list[float]] = {}

@@ -20,11 +20,12 @@ from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
 from trainmaster.operator.names import NAME, name_on_cluster
 from trainmaster.operator.own_pod import find_own_pod
+from trainmaster.operator.records.serving import RecordsSettings
 from trainmaster.operator.rights import Duties
 from trainmaster.operator.webhooks.serving import WebhookSettings
 
 _LOOPBACK = "127.0.0.1"
-_PORTS = ("progress_port", "webhook_port", "health_port", "metrics_port")
+_PORTS = ("progress_port", "webhook_port", "health_port", "metrics_port", "records_port")
 
 
 class OperatorChoices:
@@ -47,6 +48,7 @@ class OperatorChoices:
             self.v1_jobs,
             self.namespaces,
             history=bool(options.history),
+            records=self.serves_records,
             own_namespace=options.lease_namespace,
             instance=options.instance,
         )
@@ -65,6 +67,11 @@ class OperatorChoices:
         """If API servers can reach it."""
         return self._options.webhooks and not self._options.companion
 
+    @property
+    def serves_records(self) -> bool:
+        """If API servers can reach it."""
+        return bool(self._options.history and self._options.records_port)
+
     def build(self) -> OperatorSettings:
         options = self._options
         return OperatorSettings(
@@ -78,6 +85,7 @@ class OperatorChoices:
             webhooks=self._choose_webhooks(),
             health=self._choose_health(),
             metrics=self._choose_metrics(),
+            records=self._choose_records(),
             workers=options.workers,
             requests_per_second=options.requests_per_second,
             request_burst=options.request_burst,
@@ -127,6 +135,10 @@ class OperatorChoices:
         if options.metrics_cert_dir and not options.metrics_secure:
             text = "over plain HTTP metrics need no certificate: leave out metrics_cert_dir, or set metrics_secure"
             raise SettingsError(f"{self._name('metrics_cert_dir')}: {text}")
+        port = "records_port"
+        if not options.history and options.records_port and self._sources[f"operator.{port}"] != "default":
+            text = f"there are only records with an archive: name its directory with {self._flag('history')}"
+            raise SettingsError(f"{self._name(port)}: {text}")
         self._check_url("progress_url", options.progress_url)
         self._check_url("webhook_url", options.webhook_url)
         self._check_ports()
@@ -160,10 +172,9 @@ class OperatorChoices:
         url, namespace = options.webhook_url, options.lease_namespace
         if not self.serves_webhooks or not (url or self._in_pod):
             return None
-        service = f"{NAME}.{namespace}.svc"
         return WebhookSettings(
             namespace,
-            (str(urlsplit(url).hostname),) if url else (service, f"{service}.cluster.local"),
+            (str(urlsplit(url).hostname),) if url else self._list_service_names(),
             port=options.webhook_port,
             directory=_to_path(options.webhook_cert_dir),
             client_ca=_to_path(options.webhook_client_ca),
@@ -180,6 +191,17 @@ class OperatorChoices:
             return None
         host, directory = self._choose_host(options.metrics_address), _to_path(options.metrics_cert_dir)
         return MetricsSettings(host, port, secure=options.metrics_secure, directory=directory)
+
+    def _choose_records(self) -> RecordsSettings | None:
+        options, port = self._options, self._choose_port("records_port")
+        if not port or not options.history:
+            return None
+        host, directory = self._choose_host(options.records_address), _to_path(options.records_cert_dir)
+        return RecordsSettings(options.lease_namespace, self._list_service_names(), host, port, directory)
+
+    def _list_service_names(self) -> tuple[str, ...]:
+        service = f"{NAME}.{self._options.lease_namespace}.svc"
+        return service, f"{service}.cluster.local"
 
     def _choose_port(self, key: str) -> int:
         """0: none. Outside a Pod nobody expects a port that was not asked for."""

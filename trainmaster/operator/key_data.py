@@ -1,7 +1,7 @@
 """A certificate with its key and its CA as the data of a Secret, and the annotations that say what it is for.
 
-Both Secrets of the operator have this form: that of the status server (`status_keys`) and that of the webhooks
-(`webhooks.rotation`).
+All Secrets of the operator have this form: that of the status server (`status_keys`), and those of the webhooks and of
+the records (`webhooks.rotation`).
 """
 
 from __future__ import annotations

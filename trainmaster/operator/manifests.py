@@ -23,7 +23,7 @@ def build_manifests(
         "companion": duties.companion,
         "v1Jobs": [model.framework.singular for model in duties.v1_jobs],
         "watchNamespaces": list(duties.namespaces),
-        "history": {"enabled": duties.history},
+        "history": {"enabled": duties.history, "records": {"enabled": duties.records}},
         "manager": {"replicas": 1},
     }
     items = build_foreground_objects(read_values(values), duties.own_namespace)

@@ -1,6 +1,7 @@
 """Operator mode: composes our controllers on a Kubernetes cluster.
 
-    client -> watch caches -> status server, webhooks -> leader lease -> shipped runtimes -> history -> controllers
+    client -> watch caches -> status server, webhooks, records -> leader lease -> shipped runtimes -> history
+           -> controllers
 
 Runs the TrainJob controller instead of upstream's, with retention, and the kinds of training-operator that it is told
 to run; or, as a companion, only retention of all kinds beside upstream's managers. The controllers are the same as
@@ -95,12 +96,14 @@ from trainmaster.operator.monitoring.troubles import OperatorTrouble, explain_re
 from trainmaster.operator.monitoring.work_metrics import declare_leading, declare_passes, declare_queues
 from trainmaster.operator.names import NAMESPACE
 from trainmaster.operator.others import OtherWriters
+from trainmaster.operator.records.serving import RecordsSettings, ServingRecords, serving_records
 from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
 from trainmaster.operator.starting import StartSteps
 from trainmaster.operator.status_keys import ensure_keys
 from trainmaster.operator.status_server import StatusServer
 from trainmaster.operator.tls import build_context, read_end
 from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
+from trainmaster.operator.webhooks.keys import MountedKeys
 from trainmaster.operator.webhooks.serving import Webhooks, WebhookSettings, check_files, serving_webhooks
 from trainmaster.version import __version__
 
@@ -153,6 +156,8 @@ class OperatorSettings:
     """Where probes are answered; None: nowhere."""
     metrics: MetricsSettings | None = None
     """Where Prometheus reads; None: nowhere."""
+    records: RecordsSettings | None = None
+    """Where API servers read records of jobs, if there is a history; None: nowhere."""
     requests_per_second: float = 0.0
     """Of the API server, on average; 0 is no limit. The Lease is never delayed."""
     request_burst: int = 100
@@ -228,6 +233,7 @@ async def running_operator(
         webhooks = await enter_webhooks(stack, starting, client, cache, settings, clock)
         if webhooks is not None:
             insight.add_certificate("webhook", webhooks.read_expiry)
+        records = await enter_records(stack, starting, client, settings, insight, clock)
         readiness.finish_start()
         await watch_definitions(stack, client, settings, told, clock)
         lease = build_lease(unlimited, settings, insight, clock, ids)
@@ -237,6 +243,8 @@ async def running_operator(
         if webhooks is not None:
             # First: with a wrong `caBundle`, nobody but our service account may write runtimes.
             await stack.enter_async_context(webhooks.maintained(leader, told))
+        if records is not None:
+            await stack.enter_async_context(records.maintained(leader, told))
         if settings.runtimes and not settings.companion:
             await starting.persist(partial(install_runtimes, leader))
         recorder = DeletionRecorder(apply_one_by_one(leader, cache.learn))
@@ -346,6 +354,8 @@ def check_machine(settings: OperatorSettings, clock: Clock) -> None:
         check_archive(settings.history)
     if settings.webhooks is not None:
         check_files(settings.webhooks, clock)
+    if settings.records is not None and settings.records.directory is not None:
+        MountedKeys(settings.records.directory, clock)
 
 
 async def check_cluster(client: Client, settings: OperatorSettings) -> None:
@@ -383,6 +393,22 @@ async def enter_webhooks(
     chosen = settings.webhooks
     serving = partial(serving_webhooks, client, cache, chosen, clock, namespaces=settings.namespaces)
     return await starting.persist(lambda: stack.enter_async_context(serving()))
+
+
+async def enter_records(
+    stack: AsyncExitStack,
+    starting: StartSteps,
+    client: Client,
+    settings: OperatorSettings,
+    insight: Insight,
+    clock: Clock,
+) -> ServingRecords | None:
+    if settings.records is None or settings.history is None:
+        return None
+    serving = partial(serving_records, client, settings.history, settings.records, clock)
+    records = await starting.persist(lambda: stack.enter_async_context(serving()))
+    insight.add_certificate("records", records.read_expiry)
+    return records
 
 
 def build_lease(

@@ -7,6 +7,7 @@ that nothing used.
     ClusterRole NAME[-INSTANCE]          what has no namespace; what jobs need, if it works in all namespaces
     Role NAME-jobs in each namespace     what jobs need, if it is limited to namespaces
     Role NAME in its own namespace       its Lease and its certificates, by name
+    RoleBinding NAME in kube-system      reading how API servers identify themselves, by a role of Kubernetes
     ClusterRole trainmaster-metrics-reader   to be bound to Prometheus: reading the operator's metrics
 
 `get` of everything that it writes: after a write whose answer was lost, it reads what became of the object.
@@ -18,14 +19,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.resources import API_SERVICES, TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import GROUP
 from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, PyTorchJob, V1Job
 from trainmaster.operator.names import NAME, NAMESPACE, describe_cluster_name
+from trainmaster.operator.records import front_proxy
+from trainmaster.operator.records.installation import NAME as RECORDS_NAME
+from trainmaster.operator.records.installation import SECRET as RECORDS_SECRET
 from trainmaster.operator.status_keys import SECRET
 from trainmaster.operator.templating.evaluating import ValueScope, evaluate, evaluate_all
 from trainmaster.operator.templating.nodes import (
     ALL_OF,
+    All,
     Document,
     EachItem,
     Either,
@@ -48,6 +53,7 @@ COMPANION_LEASE_NAME = "trainmaster-companion"
 TRAINING_OPERATOR_HOOKS = "validator.training-operator.kubeflow.org"
 
 COMPANION, HISTORY, LISTED = Value("companion"), Value("history.enabled"), Value("watchNamespaces")
+RECORDS = All(HISTORY, Value("history.records.enabled"))
 V1_JOBS = Value("v1Jobs")
 V1_KINDS = Expanded("v1Jobs", tuple(model.framework.singular for model in MODELS))
 _RBAC = "rbac.authorization.k8s.io"
@@ -68,6 +74,8 @@ class Duties:
     """The namespaces with jobs; () is all."""
     history: bool = False
     """Keeps records of jobs, with their logs and events."""
+    records: bool = False
+    """Serves these records to API servers."""
     own_namespace: str = NAMESPACE
     """The operator's own."""
     name: str = NAME
@@ -93,7 +101,7 @@ class Duties:
             "companion": self.companion,
             "v1Jobs": [model.framework.singular for model in self.v1_jobs],
             "watchNamespaces": list(self.namespaces),
-            "history": {"enabled": self.history},
+            "history": {"enabled": self.history, "records": {"enabled": self.records}},
         }
         return ValueScope(values, self.own_namespace)
 
@@ -151,6 +159,7 @@ def describe_access(name: str = NAME, reader: str = METRICS_READER) -> list[Docu
         Document("rights", _describe_binding(name, cluster, "")),
         Document("rights", _describe_binding(name, name, ReleaseNamespace())),
         Document("rights-in-namespaces", ForEach(LISTED, _describe_binding(name, *jobs))),
+        Document("rights", When(RECORDS, _describe_front_proxy_binding(name, cluster))),
         Document("rights", _describe_role(reads, "", [{"nonResourceURLs": [METRICS_PATH], "verbs": ["get"]}])),
     ]
 
@@ -171,6 +180,11 @@ def _describe_binding(account: str, role: Tree, namespace: Tree) -> Object:
         "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": ReleaseNamespace()}],
     }
+
+
+def _describe_front_proxy_binding(account: str, name: Tree) -> Object:
+    binding = _describe_binding(account, name, front_proxy.NAMESPACE)
+    return {**binding, "roleRef": {**binding["roleRef"], "name": front_proxy.READER}}
 
 
 def describe_cluster_rules() -> list[Tree]:
@@ -197,9 +211,11 @@ def _describe_unscoped_rules() -> list[Tree]:
     return [
         _rule(TRAIN_JOBS.group, "clustertrainingruntimes", "list", "watch"),
         _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", names=definitions),
-        # Who reads metrics, and who reports progress.
+        # Who reads metrics or records, and who reports progress.
         _rule("authentication.k8s.io", "tokenreviews", "create"),
         _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+        # To keep `caBundle` of our APIService right.
+        When(RECORDS, _rule(API_SERVICES.group, API_SERVICES.plural, "list", "watch", "update", names=[RECORDS_NAME])),
         When(Not(COMPANION), runs_jobs),
         When(V1_JOBS, runs_v1_jobs),
     ]
@@ -220,8 +236,9 @@ def describe_own_rules() -> list[Tree]:
         _rule("", "secrets", "get", "update", names=[SECRET]),
         # About itself: what keeps it from working. An operator for all namespaces may write events anywhere.
         When(LISTED, _rule("", "events", "get", "create", "patch")),
-        # The certificate of the webhooks, which is renewed while they are served.
+        # The certificates of the webhooks and of the records, which are renewed while they are served.
         When(Not(COMPANION), _rule("", "secrets", "get", "list", "watch", "update", names=[rotation.SECRET])),
+        When(RECORDS, _rule("", "secrets", "get", "list", "watch", "update", names=[RECORDS_SECRET])),
     ]
 
 

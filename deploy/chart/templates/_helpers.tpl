@@ -23,6 +23,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- $_ := set $operator "v1_jobs" (.Values.v1Jobs) -}}
 {{- $_ := set $operator "gang_scheduler_name" (.Values.gangSchedulerName) -}}
 {{- if .Values.history.enabled }}{{- $_ := set $operator "history" (.Values.history.directory) -}}{{- end -}}
+{{- if and .Values.history.enabled (not .Values.history.records.enabled) }}{{- $_ := set $operator "records_port" (0) -}}{{- end -}}
 {{- $_ := set $operator "progress" (.Values.progress.enabled) -}}
 {{- $_ := set $operator "webhooks" (.Values.webhook.enabled) -}}
 {{- if .Values.webhook.certManager.enabled }}{{- $_ := set $operator "webhook_cert_dir" ("/etc/trainmaster-webhook") -}}{{- end -}}

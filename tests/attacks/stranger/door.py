@@ -24,6 +24,8 @@ def read_memory(pid: int) -> int:
 class Door:
     url: str
     ca: Path
+    name: str = ""
+    """The server's in its certificate, if it is not that of the URL."""
     context: ssl.SSLContext = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,7 +44,7 @@ class Door:
     def enter(self) -> ssl.SSLSocket:
         plain = self.knock()
         try:
-            return self.context.wrap_socket(plain, server_hostname=self.where[0])
+            return self.context.wrap_socket(plain, server_hostname=self.name or self.where[0])
         except BaseException:
             plain.close()
             raise

@@ -12,6 +12,7 @@ from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, TFJob
 from trainmaster.operator.choices import OperatorChoices
 from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
+from trainmaster.operator.records.serving import RecordsSettings
 
 pytestmark = pytest.mark.unit
 
@@ -36,6 +37,9 @@ health_port = 8082
 metrics_port = 8444
 metrics_address = "10.0.0.1"
 metrics_cert_dir = "/metrics-certificates"
+records_port = 8445
+records_address = "10.0.0.2"
+records_cert_dir = "/records-certificates"
 workers = 3
 requests_per_second = 20
 request_burst = 40
@@ -61,24 +65,30 @@ def test_everything_can_be_chosen_in_the_file(tmp_path: Path) -> None:
     assert "trainmaster-operator.own.svc" in found.webhooks.names
     assert found.health == HealthSettings("", 8082)
     assert found.metrics == MetricsSettings("10.0.0.1", 8444, directory=Path("/metrics-certificates"))
+    names = ("trainmaster-operator.own.svc", "trainmaster-operator.own.svc.cluster.local")
+    directory = Path("/records-certificates")
+    assert found.records == RecordsSettings("own", names, "10.0.0.2", 8445, directory)
     assert (found.requests_per_second, found.request_burst) == (20.0, 40)
 
 
 def test_outside_a_pod_nothing_listens_unless_it_is_asked_for(tmp_path: Path) -> None:
-    found = choose(tmp_path, "", in_pod=False).build()
-    assert [found.progress, found.webhooks, found.health, found.metrics] == [None] * 4
-    asked = "[operator]\nhealth_port = 8081\nmetrics_port = 8443\n"
+    found = choose(tmp_path, "[operator]\nhistory = '/records'\n", in_pod=False).build()
+    assert [found.progress, found.webhooks, found.health, found.metrics, found.records] == [None] * 5
+    asked = "[operator]\nhealth_port = 8081\nmetrics_port = 8443\nrecords_port = 8444\nhistory = '/records'\n"
     found = choose(tmp_path, asked, in_pod=False).build()
     assert found.health == HealthSettings("127.0.0.1", 8081), "the default, but somebody asked for it"
     assert found.metrics == MetricsSettings("127.0.0.1", 8443)
+    assert found.records is not None and (found.records.host, found.records.port) == ("127.0.0.1", 8444)
     found = choose(tmp_path, asked + 'health_address = "::"\n', in_pod=False).build()
     assert found.health == HealthSettings("::", 8081)
 
 
 def test_in_a_pod_every_port_can_be_turned_off(tmp_path: Path) -> None:
-    text = "[operator]\nprogress = false\nwebhooks = false\nhealth_port = 0\nmetrics_port = 0\n"
-    found = choose(tmp_path, text).build()
-    assert [found.progress, found.webhooks, found.health, found.metrics] == [None] * 4
+    text = "[operator]\nprogress = false\nwebhooks = false\nhealth_port = 0\nmetrics_port = 0\nhistory = '/x'\n"
+    choices = choose(tmp_path, text + "records_port = 0\n")
+    found = choices.build()
+    assert [found.progress, found.webhooks, found.health, found.metrics, found.records] == [None] * 5
+    assert choices.duties.history and not choices.duties.records
 
 
 def test_a_companion_serves_no_jobs_and_answers_probes(tmp_path: Path) -> None:
@@ -86,7 +96,13 @@ def test_a_companion_serves_no_jobs_and_answers_probes(tmp_path: Path) -> None:
     found = choices.build()
     assert found.progress is None and found.webhooks is None and not choices.serves_webhooks
     assert found.health == HealthSettings("", 8081) and found.metrics == MetricsSettings("", 8443)
-    assert choices.duties.companion and choices.duties.history
+    assert choices.duties.companion and choices.duties.history and choices.duties.records
+    assert found.records is not None and (found.records.host, found.records.port) == ("", 8444)
+
+
+def test_without_an_archive_there_are_no_records(tmp_path: Path) -> None:
+    choices = choose(tmp_path, "")
+    assert choices.build().records is None and not choices.duties.records
 
 
 def test_without_leader_election_the_namespace_is_still_known(tmp_path: Path) -> None:
@@ -108,6 +124,7 @@ def test_without_leader_election_the_namespace_is_still_known(tmp_path: Path) ->
         pytest.param("metrics_secure = false\nmetrics_cert_dir = '/x'", "need no certificate", id="plain with a key"),
         pytest.param("webhook_url = 'http://x'", "operator.webhook_url http://x: it must be https://", id="webhooks"),
         pytest.param("progress_url = 'x:1'", "operator.progress_url x:1: it must be https://", id="progress"),
+        pytest.param("records_port = 8444", "there are only records with an archive", id="records"),
         pytest.param("metrics_port = 9443", "metrics_port 9443: webhook_port is the same", id="two ports"),
     ],
 )

@@ -1,7 +1,8 @@
 """Records of finished and deleted jobs: list, get, logs, rerun, export, purge.
 
-Reads the archive in the home, so it needs no running server. The record of a TrainJob is written when it ends, and
-completed when it is deleted, whether by its TTL, with kubectl, or with its namespace.
+Reads the archive in the home, so it needs no running server; with --kubeconfig or --context, that of the operator of a
+cluster, with your rights there. The record of a TrainJob is written when it ends, and completed when it is deleted,
+whether by its TTL, with kubectl, or with its namespace.
 
   trainmaster history list
   trainmaster history get my-job
@@ -16,20 +17,27 @@ Exit codes: 0 success, 1 failure, 7 no such record.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import name_object, print_data, print_table
-from trainmaster.cli.servers.flags import add_kind, add_namespaces, read_job
+from trainmaster.cli.servers.flags import add_cluster, add_kind, add_namespaces, is_cluster, read_job
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, rendering
-from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
-from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
+from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
+from trainmaster.history.logs import list_logs, read_lines
+from trainmaster.history.objects import CompleteRecord
 from trainmaster.history.record import JobRecord
+from trainmaster.history.rendering import RecordedLog
 from trainmaster.history.results import list_outputs
 from trainmaster.jobs.kinds import read_training_job, split_kind
 from trainmaster.kit.clock import SystemClock
+
+Log = TypeVar("Log", bound=RecordedLog)
 
 _LOOK = "`trainmaster history list` shows what there is"
 
@@ -37,16 +45,19 @@ _LOOK = "`trainmaster history list` shows what there is"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = _add(commands, "list", "the newest first")
-    add_namespaces(listing, "only this namespace (default: all)", default="")
+    add_namespaces(listing, "only this namespace (default: all; on a cluster that of the kubeconfig)")
     add_kind(listing, "only jobs of this kind, such as pytorchjob (default: all)")
     listing.add_argument(
         "--state", choices=("Complete", "Failed", "Deleted"), help="only jobs that ended in this state"
     )
     listing.add_argument("--limit", type=int, default=0, metavar="N", help="maximum number of lines")
     add_output(listing)
+    add_cluster(listing)
     get = _add_job(commands, "get", "the record of one job")
     add_output(get)
+    add_cluster(get)
     logs = _add_job(commands, "logs", "what its processes printed")
+    add_cluster(logs)
     logs.add_argument(
         "--rank", type=int, metavar="N", help="only this node (default: all, each line prefixed with its rank)"
     )
@@ -64,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("--container", default="", metavar="NAME", help="only this container")
     logs.add_argument("--timestamps", action="store_true", help="prefix each line with its time")
     rerun = _add_job(commands, "rerun", "submit the same TrainJob again")
+    add_cluster(rerun)
     rerun.add_argument(
         "--name", default="", dest="new_name", metavar="NAME", help="name of the new job (default: the same)"
     )
@@ -101,12 +113,21 @@ def _add_job(
         "job", type=read_job, metavar="NAME", help="name of the TrainJob, or KIND/NAME; the newest if there are several"
     )
     add_kind(parser)
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
+    text = "default: default; on a cluster that of the kubeconfig"
+    parser.add_argument("-n", "--namespace", metavar="NAME", help=text)
     parser.add_argument("--uid", default="", metavar="UID", help="uid, or the beginning of it, as shown by `list`")
     return parser
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
+    # What talks to a server is imported where it is used, because the archive of a home needs none.
+    if is_cluster(options):
+        if options.archive:
+            text = "--archive is a directory of this machine: leave it out, or --kubeconfig and --context"
+            raise exits.Failure(text, exits.USAGE)
+        return _ON_CLUSTER[options.action](options, context)
+    if options.namespace is None:
+        options.namespace = "default" if getattr(options, "job", "") else ""
     directory = Path(options.archive) if options.archive else context.home(options).history
     try:
         if options.archive and not (directory / FILE).exists():
@@ -128,52 +149,103 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _list(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
+    _print_lines(options, context, archive.select(_build_filter(options)))
+    return exits.OK
+
+
+def _list_on_cluster(options: argparse.Namespace, context: CommandContext) -> int:
+    from trainmaster.cli.servers.connection import get_server
+    from trainmaster.cli.servers.fetching import fetch_lines
+
+    # It says which namespace is meant.
+    get_server(context, options)
+    _print_lines(options, context, fetch_lines(options, context, _build_filter(options)))
+    return exits.OK
+
+
+def _build_filter(options: argparse.Namespace) -> Filter:
     kind, _ = split_kind(f"{options.kind}/" if options.kind else "")
-    found = archive.select(Filter(options.namespace, kind=kind, state=options.state or "", limit=options.limit))
+    return Filter(options.namespace, kind=kind, state=options.state or "", limit=options.limit)
+
+
+def _print_lines(options: argparse.Namespace, context: CommandContext, found: Sequence[RecordLine]) -> None:
     if options.output != "table":
         print_data(context, [rendering.to_data(line) for line in found], options.output)
-        return exits.OK
-    if not found:
+    elif not found:
         context.note("no records")
-        return exits.OK
-    print_table(context, *rendering.build_table(found))
-    return exits.OK
+    else:
+        print_table(context, *rendering.build_table(found))
 
 
 def _get(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     record = _find(options, archive)
     logs = list_logs(archive.directory, archive.list_jobsets(record.uid))
-    points = archive.list_points(record.uid)
-    if options.output != "table":
-        print_data(context, rendering.to_full_data(record, logs, points), options.output)
-        return exits.OK
-    for line in rendering.describe(record, logs, points):
-        context.say(line)
-    if left := list_outputs(archive.directory, record.uid):
+    _print_record(options, context, CompleteRecord(record, logs, archive.list_points(record.uid)))
+    if options.output == "table" and (left := list_outputs(archive.directory, record.uid)):
         where = "" if record.namespace == "default" else f" -n {record.namespace}"
         size = sum(output.bytes for output in left)
         context.say(f"Outputs:    {len(left)}, {size} bytes: `trainmaster outputs list {record.name}{where}`")
     return exits.OK
 
 
+def _get_on_cluster(options: argparse.Namespace, context: CommandContext) -> int:
+    from trainmaster.cli.servers.fetching import fetch_record
+
+    _print_record(options, context, fetch_record(options, context))
+    return exits.OK
+
+
+def _print_record(options: argparse.Namespace, context: CommandContext, complete: CompleteRecord) -> None:
+    record, logs, points = complete.record, complete.logs, complete.points
+    if options.output != "table":
+        print_data(context, rendering.to_full_data(record, logs, points), options.output)
+        return
+    for line in rendering.describe(record, logs, points):
+        context.say(line)
+
+
 def _logs(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
     record = _find(options, archive)
     kept = list_logs(archive.directory, archive.list_jobsets(record.uid))
+    chosen = _choose(options, record, kept)
+    for log in chosen:
+        prefix = _build_prefix(log, chosen)
+        for moment, text in read_lines(log):
+            _print_line(options, context, prefix, moment, text)
+    return exits.OK
+
+
+def _logs_on_cluster(options: argparse.Namespace, context: CommandContext) -> int:
+    from trainmaster.cli.servers.fetching import fetch_log, fetch_record
+
+    complete = fetch_record(options, context)
+    chosen = _choose(options, complete.record, complete.logs)
+    for log in chosen:
+        print_line = partial(_print_line, options, context, _build_prefix(log, chosen))
+        fetch_log(options, context, complete.record, log, print_line)
+    return exits.OK
+
+
+def _choose(options: argparse.Namespace, record: JobRecord, kept: Sequence[Log]) -> list[Log]:
     if not kept:
         raise exits.Failure(f"no logs of {record.namespace}/{record.name} were kept: its Pods never started")
     chosen = [log for log in kept if _wanted(options, log, kept)]
     if not chosen:
         raise exits.Failure(f"no such log; there are: {rendering.name_logs(kept)}", exits.NOT_FOUND)
+    return chosen
+
+
+def _build_prefix(log: Log, chosen: Sequence[Log]) -> bytes:
     lone = len({(log.place.attempt, log.place.id, log.container) for log in chosen}) == 1
-    for log in chosen:
-        prefix = b"" if lone else f"[{rendering.name_log(log)}] ".encode()
-        for moment, text in read_lines(log):
-            head = f"{moment} ".encode() if options.timestamps else b""
-            context.write(prefix + head + text + b"\n")
-    return exits.OK
+    return b"" if lone else f"[{rendering.name_log(log)}] ".encode()
 
 
-def _wanted(options: argparse.Namespace, log: ArchivedLog, kept: list[ArchivedLog]) -> bool:
+def _print_line(options: argparse.Namespace, context: CommandContext, prefix: bytes, moment: str, text: bytes) -> None:
+    head = f"{moment} ".encode() if options.timestamps else b""
+    context.write(prefix + head + text + b"\n")
+
+
+def _wanted(options: argparse.Namespace, log: RecordedLog, kept: Sequence[RecordedLog]) -> bool:
     is_chosen = options.attempt in (None, log.place.attempt)
     if options.attempt is None and not options.all_attempts:
         is_chosen = log.place.round == max(other.place.round for other in kept)
@@ -186,7 +258,16 @@ def _wanted(options: argparse.Namespace, log: ArchivedLog, kept: list[ArchivedLo
 
 
 def _rerun(options: argparse.Namespace, context: CommandContext, archive: Archive) -> int:
-    record = _find(options, archive)
+    return _submit_again(options, context, _find(options, archive))
+
+
+def _rerun_on_cluster(options: argparse.Namespace, context: CommandContext) -> int:
+    from trainmaster.cli.servers.fetching import fetch_record
+
+    return _submit_again(options, context, fetch_record(options, context).record)
+
+
+def _submit_again(options: argparse.Namespace, context: CommandContext, record: JobRecord) -> int:
     manifest = exporting.build_manifest(record, options.new_name or record.name)
     derived = exporting.find_derived(record)
     if options.dry_run:
@@ -195,7 +276,6 @@ def _rerun(options: argparse.Namespace, context: CommandContext, archive: Archiv
             context.say("---")
         print_data(context, manifest, "yaml")
         return exits.OK
-    # Only this action talks to a server.
     from trainmaster.cli.servers.connection import call
 
     created = call(context, options, lambda client: exporting.submit(client, manifest, derived))
@@ -250,4 +330,10 @@ def _find(options: argparse.Namespace, archive: Archive) -> JobRecord:
     return record
 
 
+_ON_CLUSTER = {
+    "list": _list_on_cluster,
+    "get": _get_on_cluster,
+    "logs": _logs_on_cluster,
+    "rerun": _rerun_on_cluster,
+}
 _ACTIONS = {"list": _list, "get": _get, "logs": _logs, "rerun": _rerun, "export": _export, "purge": _purge}

@@ -5,8 +5,9 @@
   trainmaster logs my-job --rank 1 --attempt 0
   trainmaster logs my-job --step dataset-initializer
 
-Works while the job exists, after it was deleted, and without a running server (from the history of the home); on a
-cluster (--kubeconfig) while its Pods exist. Notices about attempts and gaps go to standard error.
+Works while the job exists, after it was deleted, and without a running server (from the history of the home). On a
+cluster (--kubeconfig), logs of Pods that are gone come from the operator, if it keeps records. Notices about attempts
+and gaps go to standard error.
 
 Exit codes: 0 success (with -f: the job has finished), 7 no such TrainJob, rank, attempt, step or container.
 """
@@ -39,6 +40,7 @@ from trainmaster.kit.clock import SystemClock, format_time
 
 if TYPE_CHECKING:
     from trainmaster.history.kept_logs import KeptLogs
+    from trainmaster.history.objects import CompleteRecord
 
 _V1_CONTAINERS = frozenset(framework.container for framework in FRAMEWORKS)
 """The main containers of v1 jobs."""
@@ -87,13 +89,15 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             lines = watch_lines(client, SystemClock(), options.namespace, options.name, wanted, kept)
             count = await _print_all(options, lines, printer)
             if not count and kept is None and await _is_gone(client, options):
-                context.note(_explain_gone(options))
-                return 1
+                return await _print_gone(options, context, client, wanted, printer)
             return count
         except NotFound:
             found = find_record(options, context, options.namespace, options.name)
             if kept is None or found is None:
-                raise await build_missing(client, options.namespace, options.name) from None
+                printed = await _print_deleted(options, context, client, wanted, printer)
+                if printed is None:
+                    raise await build_missing(client, options.namespace, options.name) from None
+                return printed
             context.note(f"{options.namespace}/{options.name} was deleted; this is from its history")
             return await _print_kept(options, wanted, kept, found.uid, printer)
 
@@ -152,10 +156,45 @@ async def _is_gone(client: Client, options: argparse.Namespace) -> bool:
     return job.is_finished and not (await read_parts(client, job)).pods
 
 
-def _explain_gone(options: argparse.Namespace) -> str:
-    text = f"{options.name} has ended and its Pods are gone, with what they printed"
-    record = f"`trainmaster history logs {options.name} --archive DIR`"
-    return f"{text}; where an operator runs with --history DIR, its record has the logs: {record}"
+async def _print_gone(
+    options: argparse.Namespace, context: CommandContext, client: Client, wanted: JobLogOptions, printer: Printer
+) -> int:
+    """Of a job on a cluster that has ended, from its record."""
+    from trainmaster.cli.servers.cluster_records import find_record as find_remote
+
+    text = f"{options.name} has ended and its Pods are gone"
+    found = await find_remote(client, options.namespace, options.name)
+    if found is None or not found.logs:
+        context.note(f"{text}, with what they printed; an operator with --history would have kept it")
+        return 1
+    context.note(f"{text}; this is from the archive of the operator")
+    return await _print_remote(options, client, wanted, found, printer)
+
+
+async def _print_deleted(
+    options: argparse.Namespace, context: CommandContext, client: Client, wanted: JobLogOptions, printer: Printer
+) -> int | None:
+    """Of a job on a cluster that was deleted; None if there is no record of it."""
+    from trainmaster.cli.servers.cluster_records import find_record as find_remote
+
+    found = await find_remote(client, options.namespace, options.name) if is_cluster(options) else None
+    if found is None:
+        return None
+    context.note(f"{options.namespace}/{options.name} was deleted; this is from the archive of the operator")
+    if not found.logs:
+        context.note(f"no logs of it were kept: {'; '.join(found.record.document['gaps']) or 'it printed nothing'}")
+        return 1
+    return await _print_remote(options, client, wanted, found, printer)
+
+
+async def _print_remote(
+    options: argparse.Namespace, client: Client, wanted: JobLogOptions, found: CompleteRecord, printer: Printer
+) -> int:
+    from trainmaster.cli.servers.cluster_records import read_entries
+
+    if _is_selective(options):
+        _check(options, replace(wanted, follow=False), list_kept_sources(found.logs))
+    return await _print_all(options, read_entries(client, found.record, wanted), printer)
 
 
 def _explain_nothing(options: argparse.Namespace) -> str:

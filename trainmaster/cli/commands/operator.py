@@ -92,6 +92,10 @@ _PORTS = {
         "operator.metrics_port",
         "port for /metrics, over HTTPS, with a token of the cluster (default: 8443 in a Pod, else none)",
     ),
+    "--records-port": (
+        "operator.records_port",
+        "port at which API servers read records of jobs, if there is a --history (default: 8444 in a Pod, else none)",
+    ),
 }
 # Flag -> (setting, what it sets it to, help).
 _SWITCHES = {
@@ -106,7 +110,7 @@ _SWITCHES = {
     "--no-webhook": ("operator.webhooks", False, "do not serve admission webhooks"),
 }
 
-_PRINTED = ("--values", "--without-deployment", "--webhooks")
+_PRINTED = ("--values", "--without-deployment", "--webhooks", "--records")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,6 +145,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --without-deployment: also the webhook configurations, for an operator behind its Service, or at "
         "--webhook-url",
+    )
+    parser.add_argument(
+        "--records",
+        action="store_true",
+        help="with --without-deployment and --history: also the API through which the cluster serves records, for an "
+        "operator behind its Service",
     )
     add_actions(parser)
 
@@ -259,6 +269,8 @@ def _build_manifests(options: argparse.Namespace, effective: Effective, choices:
 
     if options.webhooks and not choices.serves_webhooks:
         raise exits.Failure("--webhooks: a companion, and an operator with --no-webhook, serves none", exits.USAGE)
+    if options.records and not choices.duties.records:
+        raise exits.Failure("--records: there are only records with an archive: name one with --history", exits.USAGE)
     in_pods, namespace = not options.without_deployment, choices.duties.own_namespace
     try:
         given = read_values_file(Path(options.values)) if options.values else {}
@@ -268,4 +280,5 @@ def _build_manifests(options: argparse.Namespace, effective: Effective, choices:
     if in_pods:
         return wrap(build_objects(values, namespace))
     url = choices.webhook_url
-    return wrap(build_foreground_objects(values, namespace, webhooks=options.webhooks, url=url))
+    chosen = {"webhooks": options.webhooks, "records": options.records}
+    return wrap(build_foreground_objects(values, namespace, url=url, **chosen))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trainmaster.api.meta import GVR, Fields
-from trainmaster.api.reading import list_items, read_annotations, read_spec, read_text
+from trainmaster.api.reading import list_items, read_annotations, read_spec, read_status, read_text
 from trainmaster.api.resources import (
+    API_SERVICES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_TRAINING_RUNTIMES,
     DEPLOYMENTS,
@@ -33,6 +34,7 @@ from trainmaster.operator.definitions import check_definitions
 from trainmaster.operator.monitoring.telling import COMPONENT
 from trainmaster.operator.monitoring.troubles import PRINT, OperatorTrouble, explain_missing, join
 from trainmaster.operator.names import NAME
+from trainmaster.operator.records.installation import NAME as RECORDS
 from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME, Duties, list_job_rules
 
 _LEASES = (LEASE_NAME, COMPANION_LEASE_NAME)
@@ -194,6 +196,22 @@ async def check_webhooks(facts: ClusterFacts) -> list[Diagnosis]:
     return [Diagnosis("webhooks", "ok", "the API server reaches them")]
 
 
+async def check_records(facts: ClusterFacts) -> list[Diagnosis]:
+    """Whether API servers reach the operator's records. If not, they do not know all kinds."""
+    service = await _find(facts.client, API_SERVICES, RECORDS)
+    if service is None:
+        return []
+    away = [one for one in list_items(read_status(service), "conditions") if one["type"] == "Available"]
+    if away and away[0]["status"] == "True":
+        return [Diagnosis("records", "ok", "the API server reaches them")]
+    seen = f"the API server does not reach them: {read_text(away[0], 'message') if away else 'it has not tried yet'}"
+    advice = (
+        "until it does, the deletion of namespaces is not finished; start the operator with its --history, or "
+        f"`kubectl delete apiservice {RECORDS}`"
+    )
+    return [Diagnosis("records", "problem", seen, advice)]
+
+
 async def check_rights(facts: ClusterFacts) -> list[Diagnosis]:
     """Of the service account of the printed manifests."""
     duties = Duties(own_namespace=facts.namespace)
@@ -243,6 +261,7 @@ CHECKS: Mapping[str, Check] = {
     "operator": check_leaders,
     "others": check_others,
     "webhooks": check_webhooks,
+    "records": check_records,
     "rights": check_rights,
     "events": check_events,
 }

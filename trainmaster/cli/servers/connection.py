@@ -34,6 +34,14 @@ def call(context: CommandContext, options: argparse.Namespace, work: Callable[[C
         client = HttpClient(config)
         try:
             return await work(client)
+        except exits.MissingJob as missing:
+            if not is_cluster(options):
+                raise
+            from trainmaster.cli.jobs import explain_deleted
+            from trainmaster.cli.servers.cluster_records import find_record
+
+            found = await find_record(client, missing.namespace, missing.name)
+            raise missing if found is None else explain_deleted(missing, found.record) from None
         finally:
             for text in client.warnings:
                 context.note(f"warning: {text}")

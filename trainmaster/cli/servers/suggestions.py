@@ -12,11 +12,13 @@ import shlex
 
 COMMANDS = frozenset(
     {
-        *("check", "cleanup", "delete", "describe", "doctor", "exec", "explain", "get", "list", "logs", "restart"),
-        *("resume", "run", "runtimes", "submit", "suspend", "top", "wait", "watch"),
+        *("check", "cleanup", "delete", "describe", "doctor", "exec", "explain", "get", "history", "list", "logs"),
+        *("restart", "resume", "run", "runtimes", "submit", "suspend", "top", "wait", "watch"),
     }
 )
 """Those that work with any cluster."""
+_LOCAL = ("history export", "history purge")
+"""Of these commands, what works with a home alone."""
 _QUOTED = re.compile(r"`((?:trainmaster|kubectl) [^`]+)`")
 _ALONE = re.compile(r"(\s*(?:[a-z ]{1,16}:\s+)?)((?:trainmaster|kubectl) [^`]+?)((?:\s{2,}| +#).*)?")
 _CHAIN = " && "
@@ -46,7 +48,7 @@ def _complete(text: str, flags: str) -> str:
 
 def _complete_one(command: str, flags: str) -> str:
     program, _, rest = command.partition(" ")
-    if program == "trainmaster" and rest.partition(" ")[0] not in COMMANDS:
+    if program == "trainmaster" and (rest.partition(" ")[0] not in COMMANDS or rest.startswith(_LOCAL)):
         return command
     if program not in ("trainmaster", "kubectl") or _HAS_FLAGS.search(command):
         return command

@@ -26,8 +26,9 @@ from trainmaster.operator.install.workload import (
     describe_settings,
     describe_workload,
 )
-from trainmaster.operator.names import NAMESPACE
-from trainmaster.operator.rights import COMPANION, V1_JOBS, describe_access
+from trainmaster.operator.names import NAME, NAMESPACE
+from trainmaster.operator.records.installation import RecordsPlan, build_records_api
+from trainmaster.operator.rights import COMPANION, RECORDS, V1_JOBS, describe_access
 from trainmaster.operator.templating.evaluating import ValueScope, evaluate_all
 from trainmaster.operator.templating.nodes import ALL_OF, All, Document, Has, Not, Value, When
 
@@ -38,14 +39,16 @@ def build_objects(values: Values, namespace: str = NAMESPACE) -> list[Object]:
 
 
 def build_foreground_objects(
-    values: Values, namespace: str = NAMESPACE, *, webhooks: bool = False, url: str = ""
+    values: Values, namespace: str = NAMESPACE, *, webhooks: bool = False, url: str = "", records: bool = False
 ) -> list[Object]:
-    """What an operator needs that does not run in a Pod: kinds, rights, and the webhooks, if API servers reach it."""
+    """What an operator needs that does not run in a Pod: kinds, rights, and webhooks and records, if API servers reach
+    it."""
     documents = [
         Document("namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": describe_head(HERE, "")}),
         *_describe_definitions(),
         *map(label, describe_access()),
-        label(Document("service", When(Not(COMPANION), describe_service()))),
+        label(Document("service", describe_service() if records else When(Not(COMPANION), describe_service()))),
+        *(map(label, describe_records()) if records else ()),
         *(map(label, describe_webhooks(url)) if webhooks else ()),
     ]
     return _build(documents, values, namespace)
@@ -74,9 +77,15 @@ def list_documents() -> list[Document]:
         describe_network_policy(),
         *describe_monitoring(),
         *describe_certificate(),
+        *describe_records(),
         *describe_webhooks(),
     ]
     return [label(document) for document in documents]
+
+
+def describe_records() -> list[Document]:
+    """The API through which the cluster serves records."""
+    return [Document("records", When(RECORDS, one)) for one in build_records_api(RecordsPlan(HERE, NAME))]
 
 
 def _describe_namespace() -> Document:

@@ -34,6 +34,8 @@ FIXED = (
     "health_address",
     "metrics_port",
     "metrics_address",
+    "records_port",
+    "records_address",
 )
 """Settings on which the Service, the probes and the policies rely."""
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}

@@ -258,6 +258,15 @@ class PersistenceValues:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsValues:
+    """Records through the API servers of the cluster (docs/history.md#on-a-cluster)."""
+
+    enabled: bool = True
+    """Serve them as `jobrecords.records.trainmaster.dev` to whoever may read the jobs. While no operator answers,
+    Kubernetes does not finish the deletion of namespaces (docs/operator.md#records)."""
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryValues:
     """Records of jobs, with their logs and events, that outlive them (docs/history.md)."""
 
@@ -267,6 +276,8 @@ class HistoryValues:
         "/var/lib/trainmaster/history"
     )
     """Where the archive is mounted in the operator's Pod."""
+    records: RecordsValues = field(default_factory=RecordsValues)
+    """Records through the API servers of the cluster."""
     persistence: PersistenceValues = field(default_factory=PersistenceValues)
     """Where the archive is kept."""
 

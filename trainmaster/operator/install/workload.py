@@ -15,7 +15,9 @@ from trainmaster.operator.install.parts import (
 )
 from trainmaster.operator.install.values import CHECKSUM, NAME_LABEL, PART_OF
 from trainmaster.operator.names import INSTANCE, NAME
-from trainmaster.operator.rights import COMPANION, HISTORY, LISTED, V1_JOBS
+from trainmaster.operator.records.installation import PORT as RECORDS_PORT
+from trainmaster.operator.records.installation import build_service_port
+from trainmaster.operator.rights import COMPANION, HISTORY, LISTED, RECORDS, V1_JOBS
 from trainmaster.operator.templating.nodes import (
     All,
     Checksum,
@@ -61,6 +63,7 @@ SETTINGS = NamedPart(
                 "v1_jobs": V1_JOBS,
                 "gang_scheduler_name": Value("gangSchedulerName"),
                 "history": When(HISTORY, Value("history.directory")),
+                "records_port": When(All(HISTORY, Not(Value("history.records.enabled"))), 0),
                 "progress": Value("progress.enabled"),
                 "webhooks": Value("webhook.enabled"),
                 "webhook_cert_dir": When(INJECTED, _WEBHOOK_DIRECTORY),
@@ -91,7 +94,10 @@ def describe_service() -> Object:
     webhook = {"name": "webhook", "port": 443, "targetPort": WEBHOOK_PORT, "protocol": "TCP"}
     metrics = {"name": "metrics", "port": METRICS_PORT, "targetPort": METRICS_PORT, "protocol": "TCP"}
     head = describe_head(NAME)
-    spec = {"selector": SELECTED, "ports": [metrics, When(Not(COMPANION), [progress, webhook])]}
+    spec = {
+        "selector": SELECTED,
+        "ports": [metrics, When(Not(COMPANION), [progress, webhook]), When(RECORDS, build_service_port())],
+    }
     labels = MergedWith({PART_OF: "trainmaster", **SELECTED}, (COMMON_LABELS,))
     return {"apiVersion": "v1", "kind": "Service", "metadata": {**head, "labels": labels}, "spec": spec}
 
@@ -134,6 +140,7 @@ def _describe_container() -> Object:
             _describe_port("metrics", METRICS_PORT),
             When(WEBHOOKS, _describe_port("webhook", WEBHOOK_PORT)),
             When(PROGRESS, _describe_port("progress", PROGRESS_PORT)),
+            When(RECORDS, _describe_port("records", RECORDS_PORT)),
         ],
         # The process answers from its very beginning; it is ready when its caches are.
         "startupProbe": _describe_probe("/healthz", 2, 30),
@@ -210,6 +217,7 @@ def describe_network_policy() -> Document:
             {"ports": _open(HEALTH_PORT)},
             # API servers have no label.
             When(WEBHOOKS, {"ports": _open(WEBHOOK_PORT)}),
+            When(RECORDS, {"ports": _open(RECORDS_PORT)}),
             When(PROGRESS, {"ports": _open(PROGRESS_PORT), "from": [jobs]}),
             When(metrics_from, {"ports": _open(METRICS_PORT), "from": metrics_from}),
         ],

@@ -17,10 +17,10 @@ from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
 from trainmaster.kit.buckets import TokenBuckets
 from trainmaster.kit.clock import Clock
+from trainmaster.operator.monitoring.access_reviews import is_allowed
 from trainmaster.operator.rights import METRICS_PATH, METRICS_READER
 
 _TOKEN_REVIEWS = GVR("authentication.k8s.io", "v1", "tokenreviews")
-_ACCESS_REVIEWS = GVR("authorization.k8s.io", "v1", "subjectaccessreviews")
 _REMEMBER_SECONDS = 60.0
 _REMEMBERED = 200
 _AT_ONCE = 4
@@ -74,11 +74,9 @@ class MetricsAccess:
             return _refuse_token()
         user = read_fields(found, "user")
         name = str(user.get("username", ""))
-        spec: Object = {"user": name, "nonResourceAttributes": {"path": METRICS_PATH, "verb": "get"}}
-        spec |= {key: user[key] for key in ("groups", "uid", "extra") if user.get(key)}
-        review = {"apiVersion": _ACCESS_REVIEWS.api_version, "kind": "SubjectAccessReview", "spec": spec}
-        answer = read_status(await self._client.create(_ACCESS_REVIEWS, review))
-        if answer.get("allowed") and not answer.get("denied"):
+        who: Object = {"user": name, **{key: user[key] for key in ("groups", "uid", "extra") if user.get(key)}}
+        what = {"nonResourceAttributes": {"path": METRICS_PATH, "verb": "get"}}
+        if await is_allowed(self._client, who, what):
             return None
         text = f'user "{name}" may not get {METRICS_PATH}: bind it to the ClusterRole {METRICS_READER}'
         return StatusError(_FORBIDDEN, "Forbidden", text)

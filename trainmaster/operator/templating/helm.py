@@ -248,7 +248,7 @@ class HelmWriter:
                 return "."
             case Fallback():
                 return f"{self._refer(tree.value.path)} | default {self._express(tree.otherwise)}"
-            case str():
+            case str() | int():
                 return json.dumps(tree)
         raise AssertionError(f"cannot stand in a text: {tree}")
 

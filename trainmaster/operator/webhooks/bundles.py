@@ -1,7 +1,8 @@
-"""Keeps `caBundle` of both webhook configurations right: the CAs of our own certificate. For the leader.
+"""Keeps `caBundle` right where API servers look for the CAs of our own certificate. For the leader.
 
-Nothing else in the configurations is touched; it belongs to whoever installed them. A configuration into which
-cert-manager injects a CA is left alone.
+That is in both webhook configurations; in the APIService of the records likewise (`operator.records.serving`). Nothing
+else in these objects is touched; it belongs to whoever installed them. An object into which cert-manager injects a CA
+is left alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from trainmaster.api.meta import GVR, Object
@@ -30,12 +33,22 @@ _PAUSE = BackoffPolicy(first=1.0, cap=60.0)
 _INJECTED = "cert-manager.io/inject-"
 
 
-class BundleKeeper:
-    """`name`: of both configurations."""
+@dataclass(frozen=True, slots=True)
+class BundleTarget:
+    """An object with a `caBundle` for API servers."""
 
-    def __init__(self, client: Client, keys: SecretKeys, name: str, clock: Clock) -> None:
+    gvr: GVR
+    name: str
+    repair: Callable[[Object, str], Object | None]
+    """The object with this bundle (base64); None if it has it already, or it is not ours to set."""
+    missing: str
+    """What does not work without it."""
+
+
+class BundleKeeper:
+    def __init__(self, client: Client, keys: SecretKeys, clock: Clock, targets: Sequence[BundleTarget]) -> None:
+        self._targets = {target.gvr: target for target in targets}
         self._client = client
-        self._name = name
         self._keys = keys
         self._clock = clock
         self._found: dict[GVR, Object | None] = {}
@@ -46,7 +59,7 @@ class BundleKeeper:
         self._keys.notices.append(self._news.set)
         try:
             async with Scope("bundles") as scope:
-                for gvr in CONFIGURATIONS:
+                for gvr in self._targets:
                     scope.spawn_forever(self._follow(gvr), name=f"bundles.{gvr.plural}")
                 failures = 0
                 while True:
@@ -67,11 +80,13 @@ class BundleKeeper:
         async def change(event: WatchEvent) -> None:
             self._note(gvr, None if event.type == "DELETED" else event.object)
 
-        await follow(self._client, self._clock, gvr, begin, change, field_selector=f"metadata.name={self._name}")
+        selector = f"metadata.name={self._targets[gvr].name}"
+        await follow(self._client, self._clock, gvr, begin, change, field_selector=selector)
 
     def _note(self, gvr: GVR, found: Object | None) -> None:
         if found is None and self._found.get(gvr, {}) is not None:
-            text = f"there is no {gvr.plural.removesuffix('s')} {self._name}: nothing is checked when jobs are written"
+            target = self._targets[gvr]
+            text = f"there is no {gvr.plural.removesuffix('s')} {target.name}: {target.missing}"
             log.warning(text, extra={"action": "webhooks.missing", "what": gvr.plural})
         self._found[gvr] = found
         self._news.set()
@@ -81,7 +96,7 @@ class BundleKeeper:
         keys = self._keys.keys
         if keys is None or found is None:
             return True
-        wanted = repair(found, base64.b64encode(keys.bundle.encode()).decode())
+        wanted = self._targets[gvr].repair(found, base64.b64encode(keys.bundle.encode()).decode())
         if wanted is None:
             return True
         try:
@@ -98,10 +113,21 @@ class BundleKeeper:
 
 def repair(configuration: Object, bundle: str) -> Object | None:
     """The configuration with this `caBundle` in every webhook; None if it has it already, or it is not ours to set."""
-    if any(key.startswith(_INJECTED) for key in read_annotations(configuration)):
+    if is_injected(configuration):
         return None
     webhooks = list_items(configuration, "webhooks")
     if all(read_text(hook, "clientConfig", "caBundle") == bundle for hook in webhooks):
         return None
     repaired = [{**hook, "clientConfig": {**hook["clientConfig"], "caBundle": bundle}} for hook in webhooks]
     return {**configuration, "webhooks": repaired}
+
+
+def is_injected(obj: Object) -> bool:
+    """Whether cert-manager keeps its `caBundle`."""
+    return any(key.startswith(_INJECTED) for key in read_annotations(obj))
+
+
+def list_webhook_targets(name: str) -> list[BundleTarget]:
+    """Both webhook configurations, which have this name."""
+    missing = "nothing is checked when jobs are written"
+    return [BundleTarget(gvr, name, repair, missing) for gvr in CONFIGURATIONS]

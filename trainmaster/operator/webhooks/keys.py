@@ -1,5 +1,5 @@
-"""The certificate of the webhooks, in a TLS context that is kept current: new connections get what is current, and
-established ones are not touched.
+"""The certificate of the webhooks, or of the records, in a TLS context that is kept current: new connections get what
+is current, and established ones are not touched.
 
 `SecretKeys` follows the Secret that the replicas share; the first one creates it, and the leader takes the steps of
 `rotation`. `MountedKeys` reads a directory that somebody else keeps current, such as cert-manager, who then keeps
@@ -51,9 +51,16 @@ class SecretKeys:
     context: ssl.SSLContext
 
     def __init__(
-        self, client: Client, namespace: str, names: tuple[str, ...], clock: Clock, times: RotationTimes
+        self,
+        client: Client,
+        namespace: str,
+        names: tuple[str, ...],
+        clock: Clock,
+        times: RotationTimes,
+        secret: str = SECRET,
     ) -> None:
         self._client = client
+        self._secret = secret
         self._namespace = namespace
         self._names = names
         self._clock = clock
@@ -75,7 +82,7 @@ class SecretKeys:
         """Returns once there is a certificate, which is made if necessary; several replicas agree on one."""
         for _ in range(_TRIES):
             try:
-                self._take(await self._client.get(SECRETS, SECRET, self._namespace))
+                self._take(await self._client.get(SECRETS, self._secret, self._namespace))
             except NotFound:
                 self._take(None)
             if self.keys is not None and is_usable(self.keys, self._names, self._clock.now()):
@@ -83,6 +90,12 @@ class SecretKeys:
             with suppress(AlreadyExists, Conflict):
                 await self._store(self._client, self._decide())
         raise OSError(f"the Secret {self._namespace}/{SECRET} changes all the time")
+
+    def renew_context(self) -> ssl.SSLContext:
+        """Another context, for a port that changes what else it does; it is kept current instead of the old one."""
+        assert self._served is not None, "it was started"
+        self.context = tls.build_context(self._served.certificate, self._served.key)
+        return self.context
 
     async def follow(self) -> NoReturn:
         """For every replica: keeps the context current."""
@@ -100,7 +113,7 @@ class SecretKeys:
             begin,
             change,
             namespace=self._namespace,
-            field_selector=f"metadata.name={SECRET}",
+            field_selector=f"metadata.name={self._secret}",
         )
 
     async def rotate(self, client: Client) -> NoReturn:
@@ -138,12 +151,12 @@ class SecretKeys:
         except (StatusError, OSError) as error:
             log.warning("certificate not stored", extra={"action": "webhooks.certificate", "error": str(error)})
             return False
-        log.info(step.what, extra={"action": "webhooks.certificate", "secret": f"{self._namespace}/{SECRET}"})
+        log.info(step.what, extra={"action": "webhooks.certificate", "secret": f"{self._namespace}/{self._secret}"})
         return True
 
     async def _store(self, client: Client, step: RotationStep) -> None:
         assert step.keys is not None
-        wanted = build_secret(step.keys, self._namespace, self._version)
+        wanted = build_secret(step.keys, self._namespace, self._version, self._secret)
         if self._version:
             await client.update(SECRETS, wanted, self._namespace)
         else:
@@ -172,7 +185,7 @@ class SecretKeys:
             # The leader replaces what cannot be used.
             self.keys = None
             text = "the Secret holds no usable certificate"
-            log.warning(text, extra={"action": "webhooks.certificate", "secret": SECRET, "error": str(error)})
+            log.warning(text, extra={"action": "webhooks.certificate", "secret": self._secret, "error": str(error)})
         else:
             self._served = keys
 
@@ -201,6 +214,11 @@ class MountedKeys:
 
     def _read(self) -> tuple[str, str]:
         return (self._directory / "tls.crt").read_text(), (self._directory / "tls.key").read_text()
+
+    def renew_context(self) -> ssl.SSLContext:
+        """As that of `SecretKeys`."""
+        self.context = tls.build_context(*self._served)
+        return self.context
 
     async def follow(self) -> NoReturn:
         while True:

@@ -1,4 +1,4 @@
-"""When the webhooks' own certificate is replaced, and in which steps. Pure.
+"""When a certificate of our own is replaced, for webhooks or records, and in which steps. Pure.
 
 API servers trust what stands in `caBundle`, and see a change of it only after a moment. So a new certificate is stored
 first; both CAs are trusted from then on; it serves some time later, and some time after that the old CA is dropped. No
@@ -24,6 +24,7 @@ from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.operator import key_data
 
 SECRET = "trainmaster-webhook-tls"
+"""Of the webhooks."""
 _NEXT, _OLD_CA = "next-", "old-ca.crt"
 _NEXT_EXPIRES = "trainmaster.dev/next-expires"
 _LONGEST = 3600.0
@@ -122,7 +123,7 @@ def read_secret(secret: Fields) -> WebhookKeys | None:
         return None
 
 
-def build_secret(keys: WebhookKeys, namespace: str, version: str = "") -> Object:
+def build_secret(keys: WebhookKeys, namespace: str, version: str = "", name: str = SECRET) -> Object:
     """`version`: the resourceVersion of the Secret that it replaces."""
     data = key_data.encode(keys.current)
     marks = {key_data.EXPIRES: format_time(keys.expires), key_data.NAMES: ",".join(keys.names)}
@@ -131,7 +132,7 @@ def build_secret(keys: WebhookKeys, namespace: str, version: str = "") -> Object
         marks[_NEXT_EXPIRES] = format_time(keys.next_expires)
     if keys.old_ca:
         data[_OLD_CA] = key_data.encode_text(keys.old_ca)
-    secret = key_data.build_secret(SECRET, namespace, data, marks)
+    secret = key_data.build_secret(name, namespace, data, marks)
     if version:
         secret["metadata"]["resourceVersion"] = version
     return secret

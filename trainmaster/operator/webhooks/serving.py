@@ -17,7 +17,7 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.operator.monitoring.telling import Telling
 from trainmaster.operator.names import NAME
 from trainmaster.operator.webhooks.bundle_check import BundleCheck
-from trainmaster.operator.webhooks.bundles import BundleKeeper
+from trainmaster.operator.webhooks.bundles import BundleKeeper, list_webhook_targets
 from trainmaster.operator.webhooks.configurations import PORT
 from trainmaster.operator.webhooks.examiner import Examiner
 from trainmaster.operator.webhooks.keys import MountedKeys, SecretKeys
@@ -65,7 +65,7 @@ class Webhooks:
                 told.add(check)
             else:
                 scope.spawn_forever(self.keys.rotate(client), name="webhooks.rotate")
-                keeper = BundleKeeper(client, self.keys, self._configurations, self._clock)
+                keeper = BundleKeeper(client, self.keys, self._clock, list_webhook_targets(self._configurations))
                 scope.spawn_forever(keeper.run(), name="webhooks.bundles")
             yield
 

@@ -7,20 +7,17 @@ Access is checked before (`namespaces.check_reader`): it requires permission to 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
-
-import orjson
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields, read_status, read_text
 from trainmaster.history import logs
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
 from trainmaster.history.kept_logs import KeptLogs
+from trainmaster.history.paging import build_token, read_token
 from trainmaster.history.record import JobRecord
 from trainmaster.jobs.kinds import find_place, read_training_job
 from trainmaster.jobs.logs.contract import Kept, NothingKept
@@ -52,18 +49,15 @@ class HistoryService:
 
     async def select(self, wanted: RecordsWanted) -> tuple[list[Object], str]:
         """Newest first, and the token of the next page."""
-        after = _read_token(wanted.token)
-
-        def look(archive: Archive) -> list[RecordLine]:
-            # Records with the same time as the last one of the previous page are read again and skipped below.
-            before = f"{after[0]}~" if after else ""
-            found = Filter(wanted.namespace, wanted.name, wanted.state, wanted.deleted, before)
-            return archive.select(found)
-
-        lines: list[RecordLine] = await self._ask(look, list[RecordLine]())
-        rest = [line for line in lines if after is None or _is_after(line, after)]
-        page = rest[: wanted.limit]
-        token = _build_token(page[-1]) if len(rest) > len(page) else ""
+        try:
+            after = read_token(wanted.token)
+        except ValueError as error:
+            raise invalid([FieldProblem(f"is {error}", parameter="continue")]) from None
+        # One more, to know whether there is another page.
+        found = Filter(wanted.namespace, wanted.name, wanted.state, wanted.deleted, limit=wanted.limit + 1, after=after)
+        lines: list[RecordLine] = await self._ask(lambda archive: archive.select(found), list[RecordLine]())
+        page = lines[: wanted.limit]
+        token = build_token(page[-1]) if len(lines) > len(page) else ""
         return [build_summary(line) for line in page], token
 
     async def get(self, namespace: str, uid: str) -> JobRecord:
@@ -147,28 +141,3 @@ def _build_log(log: logs.ArchivedLog) -> Object:
     place = log.place
     head = {"attempt": place.attempt, "job": place.job, "worker": place.index}
     return {**head, "container": log.container, "restart": log.restart, "bytes": log.bytes}
-
-
-def _is_after(line: RecordLine, after: tuple[str, str, str]) -> bool:
-    """In the archive's order: by end and creation, newest first, then by uid."""
-    ended, created, uid = after
-    if (line.finished, line.created) != (ended, created):
-        return (line.finished, line.created) < (ended, created)
-    return line.uid > uid
-
-
-def _build_token(line: RecordLine) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([line.finished, line.created, line.uid])).decode().rstrip("=")
-
-
-def _read_token(token: str) -> tuple[str, str, str] | None:
-    if not token:
-        return None
-    try:
-        found = orjson.loads(base64.b64decode(token.encode() + b"=" * (-len(token) % 4), b"-_", validate=True))
-        ended, created, uid = found
-    except (ValueError, binascii.Error, TypeError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(part, str) for part in found):
-        raise invalid([FieldProblem("is no token of ours: send `continue` as it was answered", parameter="continue")])
-    return ended, created, uid

@@ -30,6 +30,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         (("--gang-scheduler-name", "volcano"), "--gang-scheduler-name is for the kinds that --v1-jobs names"),
         (("--webhooks", "--companion"), "--webhooks: a companion"),
         (("--webhooks", "--no-webhook"), "serves none"),
+        (("--records",), "--records: there are only records with an archive"),
         (("--webhooks", "--webhook-url", "http://here"), "--webhook-url http://here: it must be https://NAME:PORT"),
     ],
 )
@@ -100,7 +101,24 @@ def test_without_a_deployment_webhook_configurations_are_printed_on_request() ->
     assert '"url": "https://10.0.0.1:9443/validate' in out
 
 
+def test_the_api_of_the_records_is_part_of_an_installation_with_an_archive(tmp_path: Path) -> None:
+    arguments = ("--print-manifests", "--without-deployment", "--lease-namespace", "mine", "--companion")
+    assert "APIService" not in run(*arguments, "--history", "/x")[1], "nobody may be behind the Service"
+    code, out, _ = run(*arguments, "--history", "/x", "--records")
+    found = {item["kind"]: item for item in json.loads(out)["items"]}
+    assert code == 0 and found["APIService"]["spec"]["service"] == {
+        "namespace": "mine",
+        "name": "trainmaster-operator",
+        "port": 8444,
+    }
+    assert 8444 in [port["port"] for port in found["Service"]["spec"]["ports"]]
+    assert "APIService" not in run("--print-manifests")[1]
+    (tmp_path / "values.yaml").write_text("manager: {replicas: 1}")
+    everything = run("--print-manifests", "--history", "/x", "--values", str(tmp_path / "values.yaml"))[1]
+    assert "APIService" in everything and "extension-apiserver-authentication-reader" in everything
+
+
 def test_what_is_printed_is_not_for_a_running_operator() -> None:
-    for arguments in (("--webhooks",), ("--without-deployment",), ("--values", "values.yaml")):
+    for arguments in (("--webhooks",), ("--records",), ("--without-deployment",), ("--values", "values.yaml")):
         code, _, err = run(*arguments)
         assert code == 2 and "use it with --print-manifests" in err

@@ -26,7 +26,8 @@ FLAGS = " --kubeconfig '/tmp/my config' --context lab"
         ("`trainmaster exec job -it -- bash`", f"`trainmaster exec job -it{FLAGS} -- bash`"),
         ("`kubectl uncordon a && kubectl label b`", f"`kubectl uncordon a{FLAGS} && kubectl label b{FLAGS}`"),
         ("`trainmaster up` starts one", "`trainmaster up` starts one"),
-        ("`trainmaster history get job` shows it", "`trainmaster history get job` shows it"),
+        ("`trainmaster history get job` shows it", f"`trainmaster history get job{FLAGS}` shows it"),
+        ("`trainmaster history purge job` forgets it", "`trainmaster history purge job` forgets it"),
         ("`trainmaster list --kubeconfig x`", "`trainmaster list --kubeconfig x`"),
         ("trainmaster: there is no job", "trainmaster: there is no job"),
     ],
@@ -48,4 +49,7 @@ def test_the_flags_are_those_that_the_user_gave() -> None:
 def test_each_of_the_commands_takes_the_flags(name: str) -> None:
     parser = argparse.ArgumentParser()
     load_command(name).add_arguments(parser)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parser = action.choices["list"]
     assert "--kubeconfig" in parser.format_help()
