@@ -32,6 +32,13 @@ def test_the_charts_values_are_the_defaults() -> None:
     assert yaml.safe_load(files[f"{CHART}/Chart.yaml"])["version"] == __version__
 
 
+def test_the_values_that_the_page_shows_are_accepted() -> None:
+    page = (ROOT / "docs" / "operator.md").read_text()
+    blocks = [block.partition("```")[0] for block in page.split("```yaml\n")[1:]]
+    shown = [yaml.safe_load(block) for block in blocks if "ttlSecondsAfterFinished: 86400" in block]
+    assert [read_values(values).ttl_seconds_after_finished for values in shown] == [86400]
+
+
 def test_the_rest_api_is_installed_as_deploy_rest_does() -> None:
     texts = [(ROOT / "deploy" / "rest" / f"{name}.yaml").read_text() for name in REST]
     documents = [one for text in texts for one in yaml.safe_load_all(text)]
