@@ -134,7 +134,7 @@ SETS: Mapping[str, Object] = {
         "manager": {"replicas": 1},
     },
     "lost-history": {
-        "history": {"enabled": True, "persistence": {"enabled": False}},
+        "history": {"enabled": True, "records": {"enabled": False}, "persistence": {"enabled": False}},
         "grafanaDashboard": {"enabled": True, "labels": {"grafana_dashboard": None, "dashboard": "yes"}},
         "v1Jobs": ["pytorchjob"],
     },

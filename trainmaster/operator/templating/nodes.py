@@ -33,6 +33,7 @@ class Value:
 
 
 ALL_OF = "all"
+"""The element of a list that stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
