@@ -122,7 +122,6 @@ def fill_in(cluster: KubeCluster) -> None:
             webhook["clientConfig"]["caBundle"] = BUNDLE
         cluster.kubectl("replace", "-f", "-", stdin=json.dumps(one))
 
-
     patch = json.dumps({"spec": {"caBundle": BUNDLE}})
     cluster.kubectl("patch", "apiservice", RECORDS, "--type=merge", "-p", patch)
 
