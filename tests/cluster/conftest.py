@@ -15,9 +15,16 @@ from tests.kube.real import RealCluster
 from trainmaster.kit.ids import SystemIds
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that remove the operator come last."""
+    items.sort(key=lambda item: item.path == Path(__file__).parent / "test_install.py")
+
+
 @pytest.fixture(scope="session")
 def operated(real_cluster: RealCluster) -> RealCluster:
     """The cluster with our operator at work in it."""
+    if real_cluster.toolbox.find_program("helm") is None:
+        pytest.skip(real_cluster.toolbox.why_missing("helm"))
     deploy(real_cluster)
     return real_cluster
 

@@ -32,8 +32,8 @@ def kube() -> Iterator[KubeCluster]:
 
 @pytest.fixture(scope="session")
 def real_cluster() -> Iterator[RealCluster]:
-    """A control plane with JobSet and one real node that has the images of tests/kube/images.py. Our kinds and the
-    operator's account are there, the operator is not."""
+    """A control plane with JobSet and one real node that has the images of tests/kube/images.py. Our kinds are there,
+    the operator is not."""
     try:
         check_machine()
         cluster = make_real_cluster()

@@ -20,10 +20,10 @@ from tests.kube.images import BUSYBOX, PAUSE, build_busybox_layer, build_trainma
 from tests.kube.keys import Keys
 from tests.kube.namespaces import ADDRESS, Namespaces
 from tests.kube.node import NODE, PODS, RealNode
+from tests.support.installation import build_left_definitions
 from tools.image import Image
 from tools.pod_root import IMAGE_ROOT, NODE_ROOT
 from tools.toolbox import Toolbox, Unavailable
-from trainmaster.operator.manifests import build_manifests
 
 PROGRAMS = (
     *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "jobset"),
@@ -64,13 +64,13 @@ def find_missing(toolbox: Toolbox) -> str:
 
 
 def make_real_cluster(toolbox: Toolbox | None = None) -> RealCluster:
-    """With the images of tests/kube/images.py, and with our kinds and the operator's account; the operator is not
-    there. Start it with `with`."""
+    """With the images of tests/kube/images.py, and with our kinds as a removed release leaves them: the controller
+    manager knows them from its start. The operator is not there. Start it with `with`."""
     toolbox = toolbox or Toolbox()
     if missing := find_missing(toolbox):
         raise Unavailable(missing)
-    manifests = json.dumps(build_manifests())
-    return RealCluster(toolbox=toolbox, manifests=manifests, images=[build_trainmaster_image(toolbox)])
+    kinds = json.dumps({"apiVersion": "v1", "kind": "List", "items": build_left_definitions()})
+    return RealCluster(toolbox=toolbox, manifests=kinds, images=[build_trainmaster_image(toolbox)])
 
 
 class RealCluster(KubeCluster):

@@ -12,6 +12,8 @@ import yaml
 from tests.house.tree import ROOT
 from tests.support.kubectl import SHORT_LIVED
 from trainmaster.api.meta import Object
+from trainmaster.operator.install import build_objects, read_values
+from trainmaster.operator.names import NAMESPACE
 
 CHART = ROOT / "deploy" / "chart"
 RELEASE = "trainmaster"
@@ -189,6 +191,17 @@ REFUSED: Mapping[str, tuple[Object, str]] = {
     ),
 }
 """Values that are refused, and the key that is named."""
+
+
+def build_left_definitions() -> list[Object]:
+    """What stays of a release that was uninstalled."""
+    annotations = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": NAMESPACE}
+    found = [one for one in build_objects(read_values({})) if one["kind"] == "CustomResourceDefinition"]
+    for one in found:
+        one["metadata"]["annotations"] = {**one["metadata"]["annotations"], **annotations}
+        one["metadata"]["labels"] = {**one["metadata"]["labels"], "app.kubernetes.io/managed-by": "Helm"}
+    return found
+
 
 Key = tuple[str, str, str, str]
 
