@@ -60,6 +60,11 @@ def run_command(cluster: RealCluster, action: str, *arguments: str) -> str:
     return text
 
 
+def await_gone(cluster: RealCluster, pods: set[str]) -> None:
+    """Helm does not wait for the Pods that it removes."""
+    cluster.kubectl("wait", "--for=delete", *sorted(pods), "-n", NAMESPACE, "--timeout=60s")
+
+
 def list_operators(cluster: RealCluster) -> set[str]:
     """The names of its Pods."""
     selector = ("-l", f"app.kubernetes.io/name={NAME}", "-n", NAMESPACE)

@@ -56,19 +56,20 @@ def test_a_job_outlives_an_upgrade_and_the_removal_and_the_next_operator_finishe
     site: Site, tmp_path: Path
 ) -> None:
     cluster = site.cluster
-    site.add_runtime("patient", terminationGracePeriodSeconds=1)
+    site.add_runtime("outlived", terminationGracePeriodSeconds=1)
     until = "until [ -e /tmp/go ]; do sleep 0.1; done; echo goes"
-    site.submit("outlives", until, nodes=2, runtime="patient", ttlSecondsAfterFinished=1)
+    site.submit("outlives", until, nodes=2, runtime="outlived", ttlSecondsAfterFinished=1)
     site.await_ready("outlives")
     running, operators = list_running(site), deployment.list_operators(cluster)
     assert len(running) == 2
 
     deployment.upgrade(cluster, "manager.config.workers=4")
-    assert deployment.list_operators(cluster).isdisjoint(operators)
-    assert list_running(site) == running
+    deployment.await_gone(cluster, operators)
+    later = deployment.list_operators(cluster)
+    assert len(later) == 1 and list_running(site) == running
 
     deployment.uninstall(cluster)
-    assert deployment.list_operators(cluster) == set()
+    deployment.await_gone(cluster, later)
     assert list_running(site) == running
     for name in running:
         cluster.kubectl("exec", name, "-n", site.namespace, "--", "touch", "/tmp/go")

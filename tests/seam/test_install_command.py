@@ -230,10 +230,14 @@ def test_helm_and_these_commands_leave_each_other_alone_and_follow_each_other(
     helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
 
 
-def test_a_cluster_has_one_installation(cluster: KubeCluster) -> None:
+def test_installations_do_not_take_objects_from_one_another(cluster: KubeCluster) -> None:
     install(cluster, "--no-wait")
-    text = "belongs to the installation in namespace trainmaster-system, and a cluster has one"
+    text = "belongs to the installation in namespace trainmaster-system: use"
     check_refused(cluster, text, "install", "--namespace", "other", *QUIET)
+    own = "instance=other,watchNamespaces={default},crds.enabled=false,kubeflowSystem.publicConfigMap=false"
+    named = ("--set", f"{own},kubeflowSystem.createNamespace=false")
+    succeed(run(cluster, "install", "--namespace", "other", *QUIET, *named, "--no-wait"))
+    succeed(run(cluster, "uninstall", "--namespace", "other", "--no-wait"))
     check_refused(cluster, "namespace other has nothing that", "upgrade", "--namespace", "other", code=7)
     # What somebody has taken out of it is not deleted.
     cluster.kubectl("label", "service", NAME, "-n", NAMESPACE, f"{INSTALLATION}-")

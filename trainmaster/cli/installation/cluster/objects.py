@@ -107,8 +107,8 @@ def find_other_owner(obj: Fields, reference: ObjectReference, namespace: str) ->
     other = labels.get(INSTALLATION, namespace)
     if other != namespace:
         return (
-            f"{reference.title} belongs to the installation in namespace {other}, and a cluster has one: use "
-            f"`trainmaster operator upgrade --namespace {other}`, or uninstall that one first"
+            f"{reference.title} belongs to the installation in namespace {other}: use `trainmaster operator upgrade "
+            f"--namespace {other}`, or give this one a name and namespaces of its own (docs/scale.md)"
         )
     if labels.get(MANAGED_BY) == HELM and not reference.kept:
         release, place = notes.get(_RELEASE, "?"), notes.get(_RELEASE_NAMESPACE, "?")

@@ -12,7 +12,8 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.operator.install import ValuesError
 
 _DOT = re.compile(r"(?<!\\)\.")
-_COMMA = re.compile(r"(?<!\\),")
+_COMMA = re.compile(r"(?<!\\),(?![^{}]*\})")
+"""Not within {...}, and not after a backslash."""
 _WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None}
 
 
@@ -22,7 +23,8 @@ def gather_values(base: Fields, files: Sequence[str], assignments: Sequence[str]
     for name in files:
         found = _overlay(found, read_values_file(Path(name)))
     for text in assignments:
-        found = _overlay(found, parse_assignment(text))
+        for one in _COMMA.split(text):
+            found = _overlay(found, parse_assignment(one))
     return found
 
 
@@ -56,11 +58,11 @@ def parse_assignment(text: str) -> Object:
 
 def _parse_value(text: str) -> object:
     if text.startswith("{") and text.endswith("}"):
-        return [_parse_value(part.replace("\\,", ",")) for part in _COMMA.split(text[1:-1]) if part]
+        return [_parse_value(part) for part in _COMMA.split(text[1:-1]) if part]
     if text in _WORDS:
         return _WORDS[text]
     # A number such as 007 is text, as with Helm.
-    return int(text) if re.fullmatch(r"0|-?[1-9]\d{0,17}", text) else text
+    return int(text) if re.fullmatch(r"0|-?[1-9]\d{0,17}", text) else text.replace("\\,", ",")
 
 
 def _overlay(base: Fields, more: Fields) -> Object:

@@ -36,6 +36,11 @@ def test_an_assignment_that_names_no_value_is_refused(text: str) -> None:
         parse_assignment(text)
 
 
+def test_one_flag_may_have_several_assignments() -> None:
+    found = gather_values({}, [], [r"crds.enabled=false,v1Jobs={tfjob,mpijob},image.tag=a\,b"])
+    assert found == {"crds": {"enabled": False}, "v1Jobs": ["tfjob", "mpijob"], "image": {"tag": "a,b"}}
+
+
 def test_later_values_win_and_the_others_stay(tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("manager: {replicas: 2, nodeSelector: {a: b}}\nwatchNamespaces: [one]\n")
