@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 _CA_DAYS = 3650
-_LEAF_DAYS = 365
+LEAF_DAYS = 365
 _RENEW_DAYS = 30
 _CLOCK_ERROR = timedelta(days=1)
 """How far the clocks of those who check a certificate may be behind ours."""
@@ -58,9 +58,12 @@ class ServerKeys:
     key: str = field(repr=False)
 
 
-def issue_server_keys(names: Sequence[str], clock: Clock, days: int = _LEAF_DAYS) -> ServerKeys:
+def issue_server_keys(names: Sequence[str], clock: Clock, days: int = LEAF_DAYS) -> ServerKeys:
     """With a CA of their own, whose key is not kept, because nothing else is ever signed with it. In memory only."""
-    now = clock.now()
+    return issue_keys_at(names, clock.now(), days)
+
+
+def issue_keys_at(names: Sequence[str], now: datetime, days: int) -> ServerKeys:
     ca, ca_key = _issue("trainmaster-ca", (), None, None, None, now, days)
     certificate, key = _issue("trainmaster", (), names, ca, ca_key, now, days)
     return ServerKeys(_certificate_pem(ca).decode(), _certificate_pem(certificate).decode(), _key_pem(key).decode())
@@ -96,7 +99,7 @@ class Pki:
             _write(self._record, orjson.dumps(record, option=orjson.OPT_INDENT_2), 0o600)
         return made
 
-    def make_client(self, user: str, groups: Sequence[str] = (), *, days: int = _LEAF_DAYS) -> tuple[str, str]:
+    def make_client(self, user: str, groups: Sequence[str] = (), *, days: int = LEAF_DAYS) -> tuple[str, str]:
         """A client certificate and its key in PEM, for another user; they are not stored."""
         issuer, issuer_key = self._load_ca()
         certificate, key = _issue(user, groups, None, issuer, issuer_key, self._clock.now(), days)
@@ -136,10 +139,10 @@ class Pki:
     ) -> None:
         issuer, issuer_key = self._load_ca()
         now = self._clock.now()
-        certificate, key = _issue(user, groups, names, issuer, issuer_key, now, _LEAF_DAYS)
+        certificate, key = _issue(user, groups, names, issuer, issuer_key, now, LEAF_DAYS)
         _write(pair.key, _key_pem(key), 0o600)
         _write(pair.certificate, _certificate_pem(certificate), 0o644)
-        record[name] = format_time(now + timedelta(days=_LEAF_DAYS))
+        record[name] = format_time(now + timedelta(days=LEAF_DAYS))
 
     def _load_ca(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
         # Imported here because an ordinary start makes no certificates.

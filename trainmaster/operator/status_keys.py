@@ -15,7 +15,8 @@ from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations, read_fields
 from trainmaster.api.resources import SECRETS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound
-from trainmaster.auth.pki import ServerKeys, issue_server_keys
+from trainmaster.auth.issuing import issue_apart
+from trainmaster.auth.pki import ServerKeys
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.operator import key_data
@@ -57,7 +58,7 @@ def _is_good(secret: Object, names: Sequence[str], clock: Clock) -> bool:
 def _build(namespace: str, names: Sequence[str], clock: Clock) -> Object:
     expires = format_time(clock.now() + timedelta(days=_DAYS))
     marks = {key_data.EXPIRES: expires, key_data.NAMES: key_data.join_names(names)}
-    data = key_data.encode(issue_server_keys(names, clock, _DAYS))
+    data = key_data.encode(issue_apart(names, clock, _DAYS))
     return key_data.build_secret(SECRET, namespace, data, marks)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from trainmaster.auth.issuing import issue_apart
 from trainmaster.auth.pki import Pki, build_server_tls, issue_server_keys
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -79,3 +80,19 @@ def test_the_server_context_takes_client_certificates_without_requiring_them(tmp
 def test_an_ordinary_start_does_not_load_the_certificate_library() -> None:
     code = "import sys, trainmaster.auth.pki; sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_process_of_its_own_makes_the_same_keys() -> None:
+    clock = VirtualClock()
+    keys = issue_apart(["a.svc"], clock, 30)
+    certificate = x509.load_pem_x509_certificate(keys.certificate.encode())
+    ca = x509.load_pem_x509_certificate(keys.ca.encode())
+    certificate.verify_directly_issued_by(ca)
+    assert certificate.not_valid_after_utc - clock.now() == timedelta(days=30)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["a.svc"]
+
+
+def test_what_keeps_it_from_making_them_is_told() -> None:
+    with pytest.raises(OSError, match=r"^cannot make a certificate: .*ValueError"):
+        issue_apart(["not a name, but é"], VirtualClock())

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
-from trainmaster.auth.pki import ServerKeys, issue_server_keys
+from trainmaster.auth.issuing import issue_apart
+from trainmaster.auth.pki import ServerKeys
 from trainmaster.client.cache import WatchCache
 from trainmaster.client.contract import Client
 from trainmaster.controllers.lifecycle import census
@@ -67,7 +68,7 @@ async def serving_metrics(
             scope.spawn_forever(mounted.follow(), name="metrics.certificate")
             context = mounted.context
         elif settings.secure:
-            own = keys or issue_server_keys(("localhost", socket.gethostname()), clock, _DAYS)
+            own = keys or issue_apart(("localhost", socket.gethostname()), clock, _DAYS)
             context = tls.build_context(own.certificate, own.key)
         access = MetricsAccess(client, clock) if settings.secure else None
         async with MetricsPort(metrics, settings, clock, access, context) as port:

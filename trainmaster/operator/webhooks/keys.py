@@ -20,7 +20,8 @@ from typing import NoReturn
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import SECRETS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
-from trainmaster.auth.pki import ServerKeys, issue_server_keys
+from trainmaster.auth.issuing import issue_apart
+from trainmaster.auth.pki import ServerKeys
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.kit.backoff import BackoffPolicy
@@ -141,7 +142,7 @@ class SecretKeys:
         return decide_step(self.keys, self._names, self._clock.now(), seen, self._times, self._issue)
 
     def _issue(self) -> ServerKeys:
-        return issue_server_keys(self._names, self._clock, self._times.days)
+        return issue_apart(self._names, self._clock, self._times.days)
 
     async def _try_to_store(self, client: Client, step: RotationStep) -> bool:
         try:
