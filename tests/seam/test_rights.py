@@ -69,7 +69,7 @@ from trainmaster.operator.mode import OperatorSettings, ProgressSettings, runnin
 from trainmaster.operator.monitoring.telling import tell_end
 from trainmaster.operator.names import NAME
 from trainmaster.operator.records.installation import NAME as RECORDS
-from trainmaster.operator.records.serving import RecordsSettings
+from trainmaster.operator.records.settings import RecordsSettings
 from trainmaster.operator.rights import SERVICE_ACCOUNT, Duties
 from trainmaster.operator.webhooks.configurations import WebhookPlan, build_configurations
 from trainmaster.operator.webhooks.rotation import RotationTimes

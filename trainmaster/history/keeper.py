@@ -31,7 +31,15 @@ from trainmaster.client.view import RestingView
 from trainmaster.history import logs, purging, restores
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.gathering import Gather
-from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, add_memory, build_record, merge
+from trainmaster.history.record import (
+    CONTROL_PLANE,
+    JobRecord,
+    RecordedDeletion,
+    RecordSources,
+    add_memory,
+    build_record,
+    merge,
+)
 from trainmaster.history.series import Point, read_point
 from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.models.jobsets import JobSet
@@ -44,7 +52,6 @@ from trainmaster.kit.scopes import Scope
 log = logging.getLogger(__name__)
 
 UNSEEN = "deleted while no controller was running: by whom is not known, and the last status may be missing"
-CONTROL_PLANE = "system:trainmaster"
 """The user of our own controllers in embedded mode."""
 DELETE_RESULTS = "trainmaster.dev/delete-results"
 """Annotation on jobs, set by their author: "true" deletes checkpoints and outputs together with the job."""

@@ -22,6 +22,8 @@ Document: TypeAlias = Object
 
 DELETED = "Deleted"
 """The state of a job that was deleted before its end."""
+CONTROL_PLANE = "system:trainmaster"
+"""Who deleted a job, if our own controllers did."""
 _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses")
 
 

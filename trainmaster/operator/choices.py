@@ -20,7 +20,7 @@ from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
 from trainmaster.operator.names import NAME, name_on_cluster
 from trainmaster.operator.own_pod import find_own_pod
-from trainmaster.operator.records.serving import RecordsSettings
+from trainmaster.operator.records.settings import RecordsSettings
 from trainmaster.operator.rights import Duties
 from trainmaster.operator.webhooks.serving import WebhookSettings
 

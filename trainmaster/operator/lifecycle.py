@@ -1,4 +1,4 @@
-"""Composes retention on a cluster: which fields our controllers may write there, and a history on this machine.
+"""Composes retention on a cluster: which fields our controllers may write there, and what they have deleted.
 
 Used by the operator, beside our controllers or upstream's (`--companion`). Upstream's CRDs drop unknown fields: TTLs of
 TrainJobs then come from annotations, and `status.retention` is not written. Without `--history` there is no archive,
@@ -9,30 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from trainmaster.api.meta import GVR
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainmaster.api.status import StatusError
-from trainmaster.client.cache import WatchCache
-from trainmaster.client.cached import CachedObjects
 from trainmaster.client.contract import Client
 from trainmaster.client.writes import Applied, Delete, Write
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
 from trainmaster.engine.apply import Apply
 from trainmaster.engine.controller import Controller
-from trainmaster.history.archive import Archive, ArchiveError
-from trainmaster.history.keeper import CONTROL_PLANE, Keeper
-from trainmaster.history.remote import ClientGather
+from trainmaster.history.record import CONTROL_PLANE
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.v1jobs import V1Job
-from trainmaster.kit.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -109,39 +101,6 @@ async def _has_status_field(client: Client, gvr: GVR, name: str) -> bool:
             schema = read_fields(version, "schema", "openAPIV3Schema")
             return name in read_fields(schema, "properties", "status", "properties")
     return False
-
-
-def check_archive(directory: Path) -> None:
-    """Raises ArchiveError if nothing can be written there. It is opened later, by the leader."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise ArchiveError(
-            f"cannot keep records in {directory}: {error.strerror}; name a directory with --history that this process "
-            "may write, in a Pod one on a volume"
-        ) from None
-
-
-@asynccontextmanager
-async def running_cluster_history(
-    directory: Path,
-    client: Client,
-    clock: Clock,
-    recorder: DeletionRecorder,
-    cache: WatchCache,
-    models: Sequence[type[TrainingJob]],
-) -> AsyncIterator[Keeper]:
-    """Raises ArchiveError if it cannot be opened: an operator with `--history` does not start without one."""
-    archive = Archive.open(directory)
-    try:
-        gather, source = ClientGather(client, directory), CachedObjects(cache)
-        keeper = Keeper(archive, client, gather, clock, find_deleter=recorder.find, source=source, models=models)
-        async with keeper.running():
-            yield keeper
-    finally:
-        archive.close()
 
 
 def _get_crd_name(gvr: GVR) -> str:

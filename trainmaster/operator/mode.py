@@ -25,6 +25,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trainmaster.api.meta import GVR, Object
@@ -67,7 +68,6 @@ from trainmaster.engine.controller import Controller
 from trainmaster.engine.events import QueuedRecorder
 from trainmaster.engine.lease import Lease, LeaseSettings, LeaseTimes
 from trainmaster.engine.manager import Manager
-from trainmaster.history.keeper import Keeper
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -82,11 +82,9 @@ from trainmaster.operator.definitions import DefinitionsCheck
 from trainmaster.operator.lifecycle import (
     DeletionRecorder,
     build_lifecycle,
-    check_archive,
     check_v1_definitions,
     list_read,
     list_unpublished,
-    running_cluster_history,
 )
 from trainmaster.operator.monitoring.health import CacheCheck, HealthPort, HealthSettings
 from trainmaster.operator.monitoring.insight import Insight
@@ -96,7 +94,7 @@ from trainmaster.operator.monitoring.troubles import OperatorTrouble, explain_re
 from trainmaster.operator.monitoring.work_metrics import declare_leading, declare_passes, declare_queues
 from trainmaster.operator.names import NAMESPACE
 from trainmaster.operator.others import OtherWriters
-from trainmaster.operator.records.serving import RecordsSettings, ServingRecords, serving_records
+from trainmaster.operator.records.settings import RecordsSettings
 from trainmaster.operator.rights import COMPANION_LEASE_NAME, LEASE_NAME
 from trainmaster.operator.starting import StartSteps
 from trainmaster.operator.status_keys import ensure_keys
@@ -106,6 +104,10 @@ from trainmaster.operator.upstream import check_no_other_owner, check_pod_groups
 from trainmaster.operator.webhooks.keys import MountedKeys
 from trainmaster.operator.webhooks.serving import Webhooks, WebhookSettings, check_files, serving_webhooks
 from trainmaster.version import __version__
+
+if TYPE_CHECKING:
+    from trainmaster.history.keeper import Keeper
+    from trainmaster.operator.records.serving import ServingRecords
 
 log = logging.getLogger(__name__)
 
@@ -315,6 +317,8 @@ async def enter_history(
 ) -> Keeper | None:
     if settings.history is None:
         return None
+    from trainmaster.operator.records.archiving import running_cluster_history  # noqa: PLC0415  # most have no history
+
     history = running_cluster_history(settings.history, client, clock, recorder, cache, settings.models)
     return await stack.enter_async_context(history)
 
@@ -351,6 +355,8 @@ def check_machine(settings: OperatorSettings, clock: Clock) -> None:
     """Raises OSError with what to do if a file or directory of this machine cannot be used. What is used only once the
     cluster has answered would otherwise be noticed late."""
     if settings.history is not None:
+        from trainmaster.operator.records.archiving import check_archive  # noqa: PLC0415  # as below
+
         check_archive(settings.history)
     if settings.webhooks is not None:
         check_files(settings.webhooks, clock)
@@ -405,6 +411,8 @@ async def enter_records(
 ) -> ServingRecords | None:
     if settings.records is None or settings.history is None:
         return None
+    from trainmaster.operator.records.serving import serving_records  # noqa: PLC0415  # as below
+
     serving = partial(serving_records, client, settings.history, settings.records, clock)
     records = await starting.persist(lambda: stack.enter_async_context(serving()))
     insight.add_certificate("records", records.read_expiry)

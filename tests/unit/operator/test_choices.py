@@ -12,7 +12,7 @@ from trainmaster.jobs.models.v1jobs import MODELS, MPIJob, TFJob
 from trainmaster.operator.choices import OperatorChoices
 from trainmaster.operator.monitoring.health import HealthSettings
 from trainmaster.operator.monitoring.metrics_server import MetricsSettings
-from trainmaster.operator.records.serving import RecordsSettings
+from trainmaster.operator.records.settings import RecordsSettings
 
 pytestmark = pytest.mark.unit
 

@@ -8,6 +8,7 @@ front_proxy    who sent a request, as an API server says, and why that is believ
 access         what that user may read
 routes         which requests there are (pure)
 documents      discovery documents and tables (pure)
+archiving      who fills the archive: the history of an operator, on this machine
 reading        the archive, in threads
 streaming      what the processes of a job printed, as a stream
 server         the port

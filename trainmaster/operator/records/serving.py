@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -15,26 +14,12 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.operator.monitoring.telling import Telling
 from trainmaster.operator.records.access import RecordAccess
 from trainmaster.operator.records.front_proxy import FrontProxyWatch
-from trainmaster.operator.records.installation import PORT, SECRET, TARGET
+from trainmaster.operator.records.installation import SECRET, TARGET
 from trainmaster.operator.records.reading import ArchiveReader
 from trainmaster.operator.records.server import RecordService, RecordsPort
+from trainmaster.operator.records.settings import RecordsSettings
 from trainmaster.operator.webhooks.bundles import BundleKeeper
 from trainmaster.operator.webhooks.keys import MountedKeys, SecretKeys
-from trainmaster.operator.webhooks.rotation import RotationTimes
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsSettings:
-    namespace: str
-    """Of the Secret with the certificate."""
-    names: tuple[str, ...]
-    """The names by which API servers reach this operator."""
-    host: str = ""
-    """The address to listen on; "" is all."""
-    port: int = PORT
-    directory: Path | None = None
-    """With tls.crt and tls.key, kept current by somebody else; None: our own certificate, in a Secret."""
-    rotation: RotationTimes = field(default_factory=RotationTimes)
 
 
 class ServingRecords:
