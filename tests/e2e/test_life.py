@@ -42,6 +42,8 @@ def test_up_in_the_background_serves_kubectl_until_down(person: Person) -> None:
     assert status.json["server"].startswith("https://127.0.0.1:")
     assert (status.json["running"], status.json["ready"]) == (True, True)
     assert is_alive(status.json["pid"])
+    refused = person.trainmaster("operator", "install", "--kubeconfig", str(person.home / "kubeconfig"))
+    assert refused.code == 1 and "a server of `trainmaster up`, which runs jobs without an operator" in refused.err
     assert "Pods that were running live on" in person.must("down")
     assert person.trainmaster("status").code == 3
     assert not is_alive(status.json["pid"])

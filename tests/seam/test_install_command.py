@@ -19,6 +19,7 @@ from tests.support.installation import CHART, RELEASE, Helm
 from tools.toolbox import Toolbox
 from trainmaster.api.labels import INSTALLATION
 from trainmaster.cli.context import CommandContext
+from trainmaster.cli.exits import Failure
 from trainmaster.cli.installation.cluster.applying import install as install_with
 from trainmaster.cli.installation.cluster.inventory import NAME as INVENTORY
 from trainmaster.cli.installation.cluster.removal import uninstall as uninstall_with
@@ -187,6 +188,21 @@ def test_what_is_interrupted_after_any_write_can_be_removed_or_completed(cluster
         assert list_installed(cluster) == set(), f"after {number} writes"
     asyncio.run(act(install_with, rehearsals + 8))
     assert asyncio.run(act(install_with, 1000)) and is_there(cluster, "deployment", NAME, "-n", NAMESPACE)
+
+
+def test_two_who_install_at_once_do_not_mix_what_they_write(cluster: KubeCluster) -> None:
+    async def install_twice() -> list[int | BaseException]:
+        client = HttpClient(load_kubeconfig([cluster.kubeconfig]))
+        options = InstallationOptions(NAMESPACE, assignments=("webhook.enabled=false",), wait=False)
+        work = InstallationWork(client, CommandContext({}), options)
+        try:
+            return list(await asyncio.gather(install_with(work), install_with(work), return_exceptions=True))
+        finally:
+            await client.close()
+
+    [one, other] = asyncio.run(install_twice())
+    assert {type(one), type(other)} == {int, Failure}, (one, other)
+    assert "somebody else is changing the installation in trainmaster-system" in f"{one} {other}"
 
 
 def list_writes(cluster: KubeCluster) -> list[str]:

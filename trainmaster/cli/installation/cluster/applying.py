@@ -16,7 +16,7 @@ from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.installation.cluster import checks
 from trainmaster.cli.installation.cluster.inventory import InstallationInventory, find_inventory, store_inventory, unite
-from trainmaster.cli.installation.cluster.objects import WEBHOOKS, ObjectReference, mark, refer
+from trainmaster.cli.installation.cluster.objects import ANSWERED, WEBHOOKS, ObjectReference, mark, refer
 from trainmaster.cli.installation.cluster.values import gather_values
 from trainmaster.cli.installation.cluster.work import InstallationOptions, InstallationWork
 from trainmaster.cli.installation.cluster.writes import (
@@ -45,7 +45,7 @@ class InstallationPlan:
         """What only the old version has, in the order of deletion."""
         places = {one.place for one in self.objects}
         old = reversed(self.before.objects if self.before else ())
-        return sorted((one for one in old if one.place not in places), key=lambda one: one.gvr not in WEBHOOKS)
+        return sorted((one for one in old if one.place not in places), key=lambda one: one.gvr not in ANSWERED)
 
 
 async def install(work: InstallationWork) -> int:
@@ -110,11 +110,11 @@ async def _write(work: InstallationWork, plan: InstallationPlan) -> None:
         draft = wanted
     stored = await store_inventory(work.client, draft, work.namespace)
     goes = [one for one in plan.gone if not one.kept]
-    await work.delete([one for one in goes if one.gvr in WEBHOOKS])
+    await work.delete([one for one in goes if one.gvr in ANSWERED])
     for one in plan.objects:
         if one not in home:
             same += await _apply_one(work, plan, one, options)
-    await work.delete([one for one in goes if one.gvr not in WEBHOOKS])
+    await work.delete([one for one in goes if one.gvr not in ANSWERED])
     kept = tuple(one for one in plan.gone if one.kept)
     done = replace(wanted, objects=(*kept, *wanted.objects), is_complete=True)
     await store_inventory(work.client, replace(done, resource_version=stored.resource_version), work.namespace)

@@ -23,7 +23,7 @@ _TEXTS = {
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=False, title="actions on a cluster")
+    actions = parser.add_subparsers(dest="action", metavar="[ACTION]", required=False, title="actions on a cluster")
     for name, text in _TEXTS.items():
         action = actions.add_parser(name, help=text, description=text)
         _add_place(action)
@@ -80,7 +80,7 @@ def run_action(options: argparse.Namespace, context: CommandContext) -> int:
     from trainmaster.cli.installation.cluster.applying import install, upgrade
     from trainmaster.cli.installation.cluster.removal import uninstall
     from trainmaster.cli.installation.cluster.work import InstallationWork
-    from trainmaster.cli.installation.cluster.writes import RIGHTS
+    from trainmaster.cli.installation.cluster.writes import RIGHTS, is_about_rights
     from trainmaster.cli.servers.connection import call
 
     actions: Mapping[str, Callable[[InstallationWork], Awaitable[int]]] = {
@@ -95,7 +95,7 @@ def run_action(options: argparse.Namespace, context: CommandContext) -> int:
         try:
             return await actions[options.action](InstallationWork(client, context, wanted))
         except StatusError as error:
-            if error.code != 403:
+            if not is_about_rights(error):
                 raise
             raise exits.Failure(f"{error.message}; {RIGHTS}") from None
 

@@ -40,6 +40,9 @@ _COLLECTIONS: Mapping[str, GVR] = {
     "Issuer": resources.ISSUERS,
 }
 WEBHOOKS = (resources.MUTATING_WEBHOOK_CONFIGURATIONS, resources.VALIDATING_WEBHOOK_CONFIGURATIONS)
+ANSWERED = (*WEBHOOKS, resources.API_SERVICES)
+"""What API servers ask the operator's Pods through. While nobody answers, no job can be created and no namespace be
+deleted, so they are deleted first."""
 
 
 @dataclass(frozen=True, slots=True)

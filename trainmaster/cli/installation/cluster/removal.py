@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trainmaster.api.resources import API_SERVICES, CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, DEPLOYMENTS, TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.installation.cluster.inventory import NAME, store_inventory
-from trainmaster.cli.installation.cluster.objects import WEBHOOKS, ObjectReference
+from trainmaster.cli.installation.cluster.objects import ANSWERED, ObjectReference
 from trainmaster.cli.installation.cluster.work import InstallationWork
 
 
@@ -50,9 +50,7 @@ _REST = 2
 
 
 def _rank(one: ObjectReference) -> int:
-    """Webhooks and the API of the records first: without Pods nobody would answer them, and no job could be created
-    and no namespace be deleted."""
-    return 0 if one.gvr in (*WEBHOOKS, API_SERVICES) else 1 if one.gvr == DEPLOYMENTS else _REST
+    return 0 if one.gvr in ANSWERED else 1 if one.gvr == DEPLOYMENTS else _REST
 
 
 async def _is_agreed(work: InstallationWork) -> bool:

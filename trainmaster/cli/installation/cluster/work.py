@@ -13,7 +13,7 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.installation.cluster.inventory import InstallationInventory, find_inventory
 from trainmaster.cli.installation.cluster.objects import HELM, MANAGED_BY, ObjectReference
 from trainmaster.cli.installation.cluster.rollout import Rollout
-from trainmaster.cli.installation.cluster.writes import delete_object, explain_refusal
+from trainmaster.cli.installation.cluster.writes import delete_object, explain_refusal, is_about_rights
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.operator.names import NAME
@@ -75,7 +75,7 @@ class InstallationWork:
             try:
                 outcome = await delete_object(self.client, one, self.namespace, propagation=propagation)
             except StatusError as error:
-                if error.code != 403:
+                if not is_about_rights(error):
                     raise
                 raise exits.Failure(explain_refusal(one, error)) from None
             if outcome:

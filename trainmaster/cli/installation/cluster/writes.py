@@ -87,11 +87,16 @@ def explain_refusal(reference: ObjectReference, error: StatusError) -> str:
     what = f"{reference.title}: {error.message}"
     if error.code == 404 and reference.gvr.group in _FOREIGN_KINDS:
         return f"the cluster does not serve {reference.gvr.qualified}: {_FOREIGN_KINDS[reference.gvr.group]}"
-    if error.code == 403:
+    if is_about_rights(error):
         return f"{what}; {RIGHTS}"
     if error.code == 409 and error.causes:
         return f"{reference.title}: {_describe_conflicts(error)}; {_advise_on_conflict(reference)}"
     return what
+
+
+def is_about_rights(error: StatusError) -> bool:
+    """Not of a quota, or of a namespace that is being deleted."""
+    return error.code == 403 and (" cannot " in error.message or "attempting to grant" in error.message)
 
 
 def _describe_conflicts(error: StatusError) -> str:

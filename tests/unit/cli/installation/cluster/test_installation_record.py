@@ -122,5 +122,7 @@ def test_a_refusal_says_what_to_do() -> None:
         "takes these fields over"
     )
     assert "crds.enabled=false" in explain_refusal(definition, apply_conflict("conflict", causes))
-    refused = forbidden(deployment.gvr, deployment.name, "no")
+    refused = forbidden(deployment.gvr, deployment.name, 'User "ann" cannot patch resource "deployments"')
     assert "cluster's administrator" in explain_refusal(deployment, refused)
+    refused = forbidden(deployment.gvr, deployment.name, "exceeded quota: none")
+    assert explain_refusal(deployment, refused).endswith("exceeded quota: none")
