@@ -5,6 +5,7 @@ make heavy
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 
@@ -20,6 +21,9 @@ from trainmaster.api.lifecycle.term_names import DEADLINE_ANNOTATION, TTL_ANNOTA
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS, TRAINING_RUNTIMES
 from trainmaster.api.status import NotFound, StatusError
+from trainmaster.cli import exits
+from trainmaster.cli.context import CommandContext
+from trainmaster.cli.main import main
 from trainmaster.operator.manifests import build_manifests
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(600)]
@@ -124,6 +128,60 @@ def test_what_has_ended_frees_its_quota_while_the_rest_runs(site: KueueSite) -> 
         await stage.client.delete(TRAIN_JOBS, "steps", stage.namespace)
 
     site.play(test)
+
+
+def run_command(site: KueueSite, *words: str) -> str:
+    out, err = io.StringIO(), io.StringIO()
+    context = CommandContext({}, out, err)
+    code = main([*words, "-n", site.namespace, "--kubeconfig", str(site.cluster.kubeconfig)], context)
+    assert code == exits.OK, err.getvalue()
+    return out.getvalue() + err.getvalue()
+
+
+def test_commands_say_why_jobs_wait_in_their_queues_and_who_took_their_place(site: KueueSite) -> None:
+    nightly, urgent = read_example("trainjob.yaml")
+
+    async def fill(stage: KueueStage) -> None:
+        await stage.client.create(TRAIN_JOBS, nightly, stage.namespace)
+        await stage.wait_for_pods("nightly", 2)
+        for name, cpu, queue in (("second", "2", "team"), ("third", "1", "team"), ("lost", "2", "nowhere")):
+            await stage.queue(name, cpu=cpu, queue=queue)
+            await stage.wait_for(TRAIN_JOBS, name, is_suspended)
+
+            async def is_judged(name: str = name) -> bool:
+                found = await stage.find_workload(name)
+                return found is not None and "QuotaReserved" in json.dumps(found.get("status", {}))
+
+            await stage.eventually(is_judged)
+
+    site.play(fill)
+    rows = {line.split()[0]: line for line in run_command(site, "list").splitlines()}
+    assert "Waiting" in rows["second"] and "Queued: in LocalQueue team: couldn't assign flavors" in rows["second"]
+    assert "Queued: in LocalQueue nowhere: Kueue cannot admit it" in rows["lost"] and "Suspended" not in str(rows)
+    assert "Waiting" not in rows["nightly"]
+    text = run_command(site, "explain", "third")
+    assert "waits in LocalQueue team of ClusterQueue training: " in text and "insufficient unused quota for cpu" in text
+    # From Kueue's visibility API. Which is first of those that came in the same second is decided by their uids.
+    last = text if "2 of 2" in text else run_command(site, "explain", "second")
+    assert "2 of 2, behind kueue-team/" in last
+    assert "`kubectl describe clusterqueue training --kubeconfig" in text and "trainmaster resume" not in text
+    assert "LocalQueue nowhere doesn't exist" in run_command(site, "explain"), "all that wait"
+
+    async def preempt(stage: KueueStage) -> None:
+        await stage.client.create(TRAIN_JOBS, urgent, stage.namespace)
+        await stage.wait_for(TRAIN_JOBS, "nightly", is_suspended)
+        await stage.wait_for_pods("urgent", 1)
+
+    site.play(preempt)
+    text = run_command(site, "describe", "nightly")
+    assert "by kueue-team/urgent, because of prioritization in the ClusterQueue" in text and "QuotaReserved" in text
+    assert "nightly: Waiting" in text and "resume" not in text.partition("Next")[2]
+
+    async def clean(stage: KueueStage) -> None:
+        for name in ("nightly", "urgent", "second", "third", "lost"):
+            await stage.client.delete(TRAIN_JOBS, name, stage.namespace)
+
+    site.play(clean)
 
 
 def make_two_steps() -> Object:

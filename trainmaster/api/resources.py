@@ -49,3 +49,6 @@ VALIDATING_WEBHOOK_CONFIGURATIONS = GVR("admissionregistration.k8s.io", "v1", "v
 MUTATING_WEBHOOK_CONFIGURATIONS = GVR("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
 JOB_RECORDS = GVR("records.trainmaster.dev", "v1alpha1", "jobrecords")
 """Records of jobs, also of deleted ones; on a cluster, the operator with an archive serves them."""
+KUEUE_GROUP = "kueue.x-k8s.io"
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+"""Newest first; Kueue before 0.15 has only the second one."""

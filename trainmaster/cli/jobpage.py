@@ -20,10 +20,12 @@ from trainmaster.cli.spans import show_span
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models import training
 from trainmaster.jobs.models.events import ObjectEvent
+from trainmaster.jobs.models.objects import ObjectModel
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated, read_waiting
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.runtimes import TrainingRuntime
-from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.training import TrainingJob, TrainingState
+from trainmaster.jobs.queueing.waits import QueueWait
 from trainmaster.kit.clock import parse_time
 
 _EVENTS = 10
@@ -52,6 +54,12 @@ class JobDetails:
     """The command that lists its outputs, if any."""
     advice: Sequence[str] = ()
     """What helps against its failure."""
+    wait: QueueWait | None = None
+    """What Kueue waits for before it starts the job."""
+
+    @property
+    def state(self) -> TrainingState:
+        return self.job.state if self.wait is None else self.wait.state
 
 
 def build_page(context: CommandContext, story: JobDetails) -> Iterator[str]:
@@ -60,7 +68,8 @@ def build_page(context: CommandContext, story: JobDetails) -> Iterator[str]:
     yield from _tell_facts(story)
     for title, lines in (
         ("Ranks", _tell_ranks(context, story)),
-        ("Conditions", _tell_conditions(context, story)),
+        ("Conditions", _tell_conditions(context, story.job, story.now)),
+        ("Workload", _tell_workload(context, story)),
         ("Last words of the first that failed", _tell_failure(story)),
         ("Events", _tell_events(context, story)),
         ("Next", _tell_next(story)),
@@ -76,7 +85,7 @@ def _paint(context: CommandContext, text: str, style: str) -> str:
 
 
 def _tell_state(context: CommandContext, story: JobDetails) -> Iterator[str]:
-    job, state = story.job, story.job.state
+    job, state = story.job, story.state
     word = _paint(context, state.word, style_state(state.word))
     yield f"{job.kind or 'TrainJob'} {job.namespace}/{job.name}: {word}"
     if state.sentence:
@@ -177,16 +186,25 @@ def describe_pod(pod: Pod) -> tuple[str, str]:
     return ("Terminating" if pod.is_deleting else word), code
 
 
-def _tell_conditions(context: CommandContext, story: JobDetails) -> list[str]:
+def _tell_workload(context: CommandContext, story: JobDetails) -> list[str]:
+    """What Kueue says about a job that it holds."""
+    if story.wait is None:
+        return []
+    workload = story.wait.workload
+    rows = [] if workload is None else _tell_conditions(context, workload, story.now)
+    return [*map(terminal.clean, story.wait.facts), *rows]
+
+
+def _tell_conditions(context: CommandContext, obj: ObjectModel, now: datetime) -> list[str]:
     rows = [
         (
             condition.get("type", ""),
             condition.get("status", ""),
             condition.get("reason", ""),
-            show_age(condition.get("lastTransitionTime"), story.now),
+            show_age(condition.get("lastTransitionTime"), now),
             _shorten(condition.get("message", ""), FIRST_FAILURE),
         )
-        for condition in story.job.conditions
+        for condition in obj.conditions
     ]
     return build_table(context, ("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows, indent=2) if rows else []
 
@@ -233,10 +251,10 @@ def _tell_next(story: JobDetails) -> list[str]:
         training.FAILED: [("logs", "what it printed last"), ("restart", "submit it again under a new name")],
         training.COMPLETE: [("logs", "what it printed last")],
         training.DELETING: [("doctor", "what keeps it, when it does not go")],
-    }[job.state.word]
+    }[story.state.word]
     lines = [(f"trainmaster {command} {name}", text) for command, text in commands]
     if story.outputs:
         lines.append((f"{story.outputs} {name}", "what it wrote"))
     width = max(len(command) for command, _ in lines)
-    advice = [terminal.clean(text) for text in story.advice]
+    advice = [terminal.clean(text) for text in (*story.advice, *(story.wait.unblock if story.wait else ()))]
     return [*advice, *(f"{command:<{width}}   {text}" for command, text in lines)]

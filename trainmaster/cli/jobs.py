@@ -16,7 +16,7 @@ from trainmaster.client.contract import Client
 from trainmaster.jobs.kinds import get_kind_name, split_kind, split_reference
 from trainmaster.jobs.lookups import get_training_job, list_training_jobs
 from trainmaster.jobs.models import training
-from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.training import TrainingJob, TrainingState
 from trainmaster.kit.clock import parse_time
 
 if TYPE_CHECKING:
@@ -151,9 +151,11 @@ def build_row(
     kinds: bool = False,
     nodes: int | None = None,
     gone: bool = False,
+    state: TrainingState | None = None,
 ) -> Sequence[str]:
-    """`kinds`: with a column for the kind; `nodes`: their number, which the runtime may set."""
-    state = job.state
+    """`kinds`: with a column for the kind; `nodes`: their number, which the runtime may set; `state`: if others than
+    the job know it."""
+    state = state or job.state
     percent, left = job.progress
     row = [
         *((job.kind or "TrainJob", job.name) if kinds else (job.label,)),

@@ -29,6 +29,7 @@ from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.queueing.reading import read_wait
 from trainmaster.kit.clock import SystemClock
 
 _EVENTS_OF_PODS = 8
@@ -73,6 +74,7 @@ async def collect(client: Client, namespace: str, name: str, outputs: str = "") 
     return JobDetails(
         job,
         SystemClock().now(),
+        wait=await read_wait(client, job, SystemClock().now()),
         runtime=runtime,
         attempts=job.read_attempts(parts.jobset),
         pods=pods,

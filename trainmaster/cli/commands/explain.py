@@ -29,6 +29,7 @@ from trainmaster.kit.timeline import Now
 if TYPE_CHECKING:
     from trainmaster.client.listed import ListedView
     from trainmaster.controllers.explain.reasons import JobExplanation
+    from trainmaster.jobs.queueing.waits import QueueWait
 
 _MOST_PROPOSALS = 10
 """Maximum number of jobs to compute proposals for when no names are given; each takes a second if hundreds wait."""
@@ -47,25 +48,28 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.names and options.all_namespaces:
         raise exits.Failure("a name and -A do not go together: name the namespace with -n", exits.USAGE)
 
-    async def work(client: Client) -> ListedView:
+    now = Now(SystemClock().now())
+
+    async def work(client: Client) -> tuple[ListedView, dict[str, QueueWait]]:
         # Imported here so that a wrong command line is reported immediately.
         from trainmaster.controllers.explain import gathering
 
-        view: ListedView = await gathering.collect(client, options.namespace)
-        return view
+        view = await gathering.collect(client, options.namespace)
+        return view, await gathering.collect_waits(client, view, options.namespace, options.names, now.wall)
 
-    view = call(context, options, work)
-    now = Now(SystemClock().now())
+    view, waits = call(context, options, work)
     # The scheduler is imported only when there is something to explain.
     from trainmaster.controllers.explain import reasons
 
-    places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(view, options.namespace)
+    places = [(options.namespace, name) for name in options.names] or reasons.list_waiting(
+        view, options.namespace, waits
+    )
     home = None if is_cluster(options) else context.home(options)
     found: list[tuple[tuple[str, str], JobExplanation | None]] = []
     for number, place in enumerate(places):
         proposals = bool(options.names) or number < _MOST_PROPOSALS
         own = partial(find_own_modules, home)
-        found.append((place, reasons.explain(view, *place, now, proposals=proposals, own=own)))
+        found.append((place, reasons.explain(view, *place, now, proposals=proposals, own=own, waits=waits)))
     shown = [one for _, one in found if one is not None]
     if options.output == "table":
         _show(context, shown)

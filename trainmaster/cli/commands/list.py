@@ -19,14 +19,14 @@ from trainmaster.api.meta import Object
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
 from trainmaster.cli.context import OBJECT_FORMS, CommandContext, add_output
-from trainmaster.cli.jobtable import build_lines, count_shown, has_kinds, show, sort
+from trainmaster.cli.jobtable import build_lines, count_shown, has_kinds, read_shown_states, show, sort
 from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.servers.flags import add_kind
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind, get_kind_name
 from trainmaster.jobs.lookups import list_training_jobs
-from trainmaster.jobs.models.training import STATES, TrainingJob
+from trainmaster.jobs.models.training import STATES, TrainingJob, TrainingState
 from trainmaster.kit.clock import SystemClock
 
 
@@ -40,16 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    async def work(client: Client) -> tuple[list[TrainingJob], dict[str, int]]:
+    async def work(client: Client) -> tuple[list[TrainingJob], dict[str, int], dict[str, TrainingState]]:
         kind = find_kind(options.kind)
         jobs = await list_training_jobs(client, options.namespace, options.selector, kind)
         if options.watch:
             await Watcher(client, context, options, kinds=has_kinds(jobs)).run()
-        chosen = [job for job in jobs if options.state in (None, job.state.word)]
-        return sort(chosen), await count_shown(client, options, chosen)
+        states = await read_shown_states(client, jobs)
+        chosen = [job for job in jobs if options.state in (None, states.get(job.uid, job.state).word)]
+        return sort(chosen), await count_shown(client, options, chosen), states
 
-    found, nodes = call(context, options, work)
-    show(context, options, found, nodes)
+    found, nodes, states = call(context, options, work)
+    show(context, options, found, nodes, states)
     if not found and options.output in ("table", "wide"):
         where = f"in namespace {options.namespace}" if options.namespace else "in any namespace"
         more = "" if options.all_namespaces else "; -A lists all namespaces"
@@ -70,6 +71,8 @@ class Watcher:
         self._known: dict[str, TrainingJob] = {}
         self._nodes: dict[str, int] = {}
         """The number of nodes by uid; 0 if it cannot be found out."""
+        self._states: dict[str, TrainingState] = {}
+        """Those that others than the jobs know, by uid, as they were at the last change of the job."""
         self._shown: dict[str, str] = {}
         self._pending = set(self._models)
         """Kinds that have not been listed yet. Nothing is printed before, so that the header fits all rows."""
@@ -114,6 +117,10 @@ class Watcher:
             self._arrive(model)
 
     async def _count(self, jobs: list[TrainingJob]) -> None:
+        states = await read_shown_states(self._client, jobs)
+        for job in jobs:
+            self._states.pop(job.uid, None)
+        self._states |= states
         unknown = [job for job in jobs if job.uid not in self._nodes]
         self._nodes |= {job.uid: 0 for job in unknown} | await count_shown(self._client, self._options, unknown)
 
@@ -155,12 +162,13 @@ class Watcher:
 
     def _print(self, job: TrainingJob, *, gone: bool = False) -> None:
         """Prints a row unless it looks the same as the last one of this job, apart from its age."""
-        if self._options.state not in (None, job.state.word):
+        state = self._states.get(job.uid, job.state)
+        if self._options.state not in (None, state.word):
             return
         form, uid = self._options.output, job.uid
         key = "gone" if gone else job.resource_version
         if form in ("table", "wide"):
-            key = f"{gone} {job.state} {job.report}"
+            key = f"{gone} {state} {job.report}"
         if self._shown.get(uid) == key:
             return
         self._shown[uid] = key
@@ -179,7 +187,8 @@ class Watcher:
             self._context.say(self._build_lines(shown, deleted)[1])
 
     def _build_lines(self, jobs: Iterable[TrainingJob], deleted: Iterable[str] = ()) -> list[str]:
-        return build_lines(self._context, self._options, jobs, self._nodes, deleted, self._kinds, steady=True)
+        columns = (self._nodes, deleted, self._kinds)
+        return build_lines(self._context, self._options, jobs, *columns, steady=True, states=self._states)
 
     def _hear_trouble(self, error: Exception) -> None:
         if isinstance(error, StatusError) and error.code in (401, 403, 404):

@@ -8,9 +8,10 @@ sentence repeats what the objects say, without predictions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from trainmaster.api.admission.trainjobs import find_runtime
@@ -49,6 +50,7 @@ from trainmaster.jobs.models.training import (
     TrainingJob,
     TrainingState,
 )
+from trainmaster.jobs.queueing.waits import QUEUED, QueueWait
 from trainmaster.jobs.troubles import CRASHING, list_troubles
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now
@@ -85,15 +87,26 @@ OwnModules: TypeAlias = Callable[[TrainingJob], Collection[str] | None]
 
 
 def explain(
-    view: View, namespace: str, reference: str, now: Now, *, proposals: bool = True, own: OwnModules = lambda job: None
+    view: View,
+    namespace: str,
+    reference: str,
+    now: Now,
+    *,
+    proposals: bool = True,
+    own: OwnModules = lambda job: None,
+    waits: Mapping[str, QueueWait] = MappingProxyType({}),
 ) -> JobExplanation | None:
     """`reference`: NAME or KIND/NAME. None if there is no such job; raises AmbiguousName if there are several.
     `proposals`: also find out what would start the job, which takes about a second if hundreds of jobs are in the
-    queue."""
+    queue. `waits`: by uid, why Kueue holds jobs."""
     jobs = _list_named(view, namespace, reference)
     if len(jobs) > 1:
         raise AmbiguousName(namespace, jobs)
-    return _Explainer(view, jobs[0], now, proposals=proposals, own=own).explain() if jobs else None
+    if not jobs:
+        return None
+    explainer = _Explainer(view, jobs[0], now, proposals=proposals, own=own)
+    wait = waits.get(jobs[0].uid)
+    return explainer.explain() if wait is None else explainer.explain_wait(wait)
 
 
 def _list_named(view: View, namespace: str, reference: str) -> list[TrainingJob]:
@@ -102,16 +115,20 @@ def _list_named(view: View, namespace: str, reference: str) -> list[TrainingJob]
     return [model(found) for model in kinds if (found := view.find(model.gvr, namespace, name)) is not None]
 
 
-def list_waiting(view: View, namespace: str = "") -> list[tuple[str, str]]:
-    """(namespace, KIND/NAME) of the jobs that are waiting. First the jobs whose status says so, longest wait first;
-    then those with a Pod that finds no node (as on a cluster whose jobs have no such status) or lacks something, such
-    as a Secret or a claim."""
+def list_waiting(
+    view: View, namespace: str = "", waits: Mapping[str, QueueWait] = MappingProxyType({})
+) -> list[tuple[str, str]]:
+    """(namespace, KIND/NAME) of the jobs that are waiting. First the jobs whose status says so, or whom Kueue holds
+    (`waits`), longest wait first; then those with a Pod that finds no node (as on a cluster whose jobs have no such
+    status) or lacks something, such as a Secret or a claim."""
     found, unplaced = [], [pod for pod in map(Pod, view.list(PODS, namespace)) if _finds_no_node(pod) or _lacks(pod)]
     for model in TRAINING_KINDS.values():
         troubled = {(pod.namespace, pod.labels.get(model.pod_label)) for pod in unplaced}
         for job in map(model, view.list(model.gvr, namespace)):
-            if job.waiting or (job.namespace, job.name) in troubled:
-                found.append((str(job.waiting.get("since") or "~"), (job.namespace, job.reference)))
+            wait = waits.get(job.uid)
+            if job.waiting or wait is not None or (job.namespace, job.name) in troubled:
+                since = str(job.waiting.get("since") or (wait.since if wait else "") or "~")
+                found.append((since, (job.namespace, job.reference)))
     return [place for _, place in sorted(found)]
 
 
@@ -146,6 +163,22 @@ class _Explainer:
         if self._job.waiting:
             return self._explain_waiting(self._job.waiting)
         return self._explain_active()
+
+    def explain_wait(self, wait: QueueWait) -> JobExplanation:
+        """Of a job that Kueue holds."""
+        ending = [pod for pod in self._list_pods() if not pod.is_over]
+        place, texts = wait.position, [wait.message, *([self._tell_ending(ending)] if ending else ())]
+        return self._make(
+            WAITING,
+            f"waits {'; '.join(texts)}",
+            reason=QUEUED,
+            since=wait.since,
+            position=place.position if place else 0,
+            queue=place.length if place else 0,
+            ahead=place.ahead if place else (),
+            unblock=wait.unblock,
+            facts=wait.facts,
+        )
 
     def _make(self, state: str, sentence: str, **more: Any) -> JobExplanation:
         return JobExplanation(*self._place, state, sentence, **more, kind=get_kind_name(type(self._job)))
