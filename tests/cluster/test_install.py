@@ -79,7 +79,7 @@ def test_a_job_outlives_an_upgrade_and_the_removal_and_the_next_operator_finishe
     values = tmp_path / "values.json"
     values.write_text(json.dumps(deployment.VALUES))
     text = deployment.run_command(cluster, "install", "--values", str(values))
-    assert f"deployment.apps/{NAME}: 1 of 1 Pods is ready" in text, text
+    assert "1 of 1 Pod ready" in text, text
     site.await_that("its TTL deletes it", lambda: site.find(TRAIN_JOBS, "outlives") is None)
     assert "Complete" in deployment.read_record(cluster, "outlives", site.namespace)
 

@@ -106,7 +106,7 @@ def submit(cluster: KubeCluster) -> None:
 
 def test_an_installation_is_there_when_its_pods_are_ready_and_jobs_survive_its_removal(cluster: KubeCluster) -> None:
     text = install(cluster, "--set", "manager.replicas=2")
-    assert f"deployment.apps/{NAME} created\n" in text and "2 of 2 Pods are ready" in text
+    assert f"deployment.apps/{NAME} in {NAMESPACE} created\n" in text and "2 of 2 Pods ready" in text
     assert get(cluster, "deployment", NAME, "-n", NAMESPACE)["status"]["availableReplicas"] == 2
     data = get(cluster, "configmap", INVENTORY, "-n", NAMESPACE)["data"]
     recorded = [one for one in json.loads(data["objects.json"]) if not one["kept"]]
@@ -141,13 +141,14 @@ def test_an_upgrade_keeps_values_and_removes_what_they_no_longer_ask_for(cluster
     assert list_installed(cluster) == before
 
     text = succeed(run(cluster, "upgrade", "--set", "networkPolicy.enabled=false", "--set", "manager.config.workers=4"))
-    assert f"configmap/{NAME} changed\n" in text and f"deployment.apps/{NAME} changed\n" in text
+    assert f"configmap/{NAME} in {NAMESPACE} changed\n" in text
+    assert f"deployment.apps/{NAME} in {NAMESPACE} changed\n" in text
     assert list_installed(cluster) == before - policies
     assert get(cluster, "deployment", NAME, "-n", NAMESPACE)["spec"]["replicas"] == 1
 
     text = succeed(run(cluster, "upgrade", "--reset-values", *QUIET, "--dry-run"))
     assert "customresourcedefinition.apiextensions.k8s.io/tfjobs.kubeflow.org kept (dry run)" in text
-    assert f"deployment.apps/{NAME} changed (dry run)" in text
+    assert f"deployment.apps/{NAME} in {NAMESPACE} changed (dry run)" in text
     assert list_installed(cluster) == before - policies
     succeed(run(cluster, "upgrade", "--reset-values", *QUIET))
     assert get(cluster, "deployment", NAME, "-n", NAMESPACE)["spec"]["replicas"] == 2
@@ -258,7 +259,7 @@ def test_installations_do_not_take_objects_from_one_another(cluster: KubeCluster
     # What somebody has taken out of it is not deleted.
     cluster.kubectl("label", "service", NAME, "-n", NAMESPACE, f"{INSTALLATION}-")
     text = succeed(run(cluster, "uninstall", "--no-wait"))
-    assert f"service/{NAME} stays: it does not belong to the installation" in text
+    assert f"service/{NAME} in {NAMESPACE} stays: it does not belong to the installation" in text
     assert is_there(cluster, "service", NAME, "-n", NAMESPACE)
 
 
@@ -312,4 +313,4 @@ def test_pods_that_do_not_come_are_explained(cluster: KubeCluster) -> None:
     text = fail(run(cluster, "install", *QUIET, "--timeout", "5s"), 6)
     assert "its Pods are not ready after 5 s" in text and "exceeded quota: none" in text, text
     cluster.kubectl("delete", "quota", "none", "-n", NAMESPACE)
-    assert "of 2 Pods are ready" in succeed(run(cluster, "upgrade"))
+    assert "of 2 Pods ready" in succeed(run(cluster, "upgrade"))

@@ -58,9 +58,9 @@ class ObjectReference:
 
     @property
     def title(self) -> str:
-        """As kubectl prints it."""
-        kind = self.kind.lower()
-        return f"{kind}.{self.gvr.group}/{self.name}" if self.gvr.group else f"{kind}/{self.name}"
+        """As kubectl prints it, with its namespace."""
+        kind = f"{self.kind.lower()}.{self.gvr.group}" if self.gvr.group else self.kind.lower()
+        return f"{kind}/{self.name}" + (f" in {self.namespace}" if self.namespace else "")
 
     @property
     def place(self) -> tuple[GVR, str, str]:

@@ -142,7 +142,7 @@ def describe_rollout(deployment: Fields) -> tuple[bool, str]:
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
     ready = min(updated, available)
     is_done = updated == wanted == available and status.get("replicas", 0) == wanted
-    return is_done, f"{ready} of {wanted} Pods {'is' if wanted == 1 else 'are'} ready"
+    return is_done, f"{ready} of {wanted} {'Pod' if wanted == 1 else 'Pods'} ready"
 
 
 def read_refusal(deployment: Fields) -> str:

@@ -92,9 +92,9 @@ def test_an_object_says_whose_it_is() -> None:
     ("status", "is_done", "text"),
     [
         ({}, False, ""),
-        ({**AGREED, "replicas": 3, "updatedReplicas": 1, "availableReplicas": 2}, False, "1 of 2 Pods are ready"),
-        ({**AGREED, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 2}, False, "2 of 2 Pods are ready"),
-        ({**AGREED, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}, True, "2 of 2 Pods are ready"),
+        ({**AGREED, "replicas": 3, "updatedReplicas": 1, "availableReplicas": 2}, False, "1 of 2 Pods ready"),
+        ({**AGREED, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 2}, False, "2 of 2 Pods ready"),
+        ({**AGREED, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}, True, "2 of 2 Pods ready"),
     ],
 )
 def test_a_rollout_is_done_when_all_pods_are_new_and_ready(status: Object, is_done: bool, text: str) -> None:
@@ -118,8 +118,8 @@ def test_a_refusal_says_what_to_do() -> None:
     causes = [{"field": ".spec.replicas", "message": 'conflict with "kubectl"'}]
     text = explain_refusal(deployment, apply_conflict("conflict", causes))
     assert text == (
-        'deployment.apps/trainmaster-operator: "kubectl" has set spec.replicas, with other values; --force-conflicts '
-        "takes these fields over"
+        'deployment.apps/trainmaster-operator in trainmaster-system: "kubectl" has set spec.replicas, with other '
+        "values; --force-conflicts takes these fields over"
     )
     assert "crds.enabled=false" in explain_refusal(definition, apply_conflict("conflict", causes))
     refused = forbidden(deployment.gvr, deployment.name, 'User "ann" cannot patch resource "deployments"')
