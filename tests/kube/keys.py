@@ -60,6 +60,8 @@ class Authority:
         builder = self._builder(self._name, key).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
+        # As in certificates that Go makes: by them two CAs of the same name are told apart.
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         if names:
             builder = builder.add_extension(_build_names(names), critical=False)
         self._write(folder / "ca.crt", builder)
@@ -86,6 +88,8 @@ class Authority:
     ) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(subject, key).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
         if names is not None:
             builder = builder.add_extension(names, critical=False)
         certificate, key_path = folder / f"{stem}.crt", folder / f"{stem}.key"

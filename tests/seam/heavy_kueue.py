@@ -130,11 +130,11 @@ def test_what_has_ended_frees_its_quota_while_the_rest_runs(site: KueueSite) -> 
     site.play(test)
 
 
-def run_command(site: KueueSite, *words: str) -> str:
+def run_command(site: KueueSite, *words: str, want: int = exits.OK) -> str:
     out, err = io.StringIO(), io.StringIO()
     context = CommandContext({}, out, err)
     code = main([*words, "-n", site.namespace, "--kubeconfig", str(site.cluster.kubeconfig)], context)
-    assert code == exits.OK, err.getvalue()
+    assert code == want, err.getvalue()
     return out.getvalue() + err.getvalue()
 
 
@@ -166,6 +166,9 @@ def test_commands_say_why_jobs_wait_in_their_queues_and_who_took_their_place(sit
     assert "2 of 2, behind kueue-team/" in last
     assert "`kubectl describe clusterqueue training --kubeconfig" in text and "trainmaster resume" not in text
     assert "LocalQueue nowhere doesn't exist" in run_command(site, "explain"), "all that wait"
+
+    text = run_command(site, "resume", "second", want=exits.FAILED)
+    assert "second waits in LocalQueue team" in text and "Kueue resumes it by itself" in text
 
     async def preempt(stage: KueueStage) -> None:
         await stage.client.create(TRAIN_JOBS, urgent, stage.namespace)

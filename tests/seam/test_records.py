@@ -8,17 +8,18 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from tests.attacks.stranger.door import read_answer
 from tests.flow.stage import make_trainjob
 from tests.kube.cluster import KubeCluster, Parts
 from tests.kube.fixtures import NEEDED
-from tests.kube.keys import FRONT_PROXY
+from tests.kube.keys import FRONT_PROXY, make_front_proxy
 from tests.seam.operator_run import Run
 from tests.seam.records_site import PlantedJob, plant, serving
 from tools.toolbox import Toolbox
@@ -26,6 +27,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.main import main
 from trainmaster.operator.manifests import build_manifests
+from trainmaster.operator.records.front_proxy import NAME as AUTHENTICATION
 from trainmaster.operator.records.installation import NAME
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
@@ -245,14 +247,55 @@ def test_only_api_servers_are_believed_who_they_speak_for(site: Site, tmp_path: 
 
 def send(site: Site, path: str, *headers: str, keys: tuple[Path, Path] | None = None) -> str:
     """Straight to the port of the operator."""
+    with connect(site, keys) as sock:
+        sock.sendall(build_get(path, *headers))
+        return read_answer(sock).decode()
+
+
+def build_get(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
+
+
+@contextmanager
+def connect(site: Site, keys: tuple[Path, Path] | None) -> Iterator[ssl.SSLSocket]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if keys is not None:
         context.load_cert_chain(*keys)
     with socket.create_connection(("127.0.0.1", site.port), 20) as plain, context.wrap_socket(plain) as sock:
-        lines = [f"GET {path} HTTP/1.1", "Host: x", "Connection: close", *headers]
-        sock.sendall("\r\n".join([*lines, "", ""]).encode())
-        return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
+        yield sock
+
+
+def test_a_new_ca_of_api_servers_is_believed_at_once_and_an_old_one_no_more(site: Site, tmp_path: Path) -> None:
+    folder = tmp_path / "next"
+    make_front_proxy(folder)
+    keys = (folder / "proxy.crt", folder / "proxy.key")
+    before = site.cluster.front_proxy.folder / "ca.crt"
+
+    def trust(*cas: Path) -> None:
+        data = {"requestheader-client-ca-file": "".join(ca.read_text() for ca in cas)}
+        patch = json.dumps({"data": data})
+        site.cluster.kubectl("patch", "configmap", AUTHENTICATION, "-n", "kube-system", "--type=merge", "-p", patch)
+
+    def is_believed() -> bool:
+        with suppress(ssl.SSLError, ConnectionError):
+            return send(site, PATH, *FORGED, keys=keys).startswith("HTTP/1.1 200")
+        return False
+
+    assert not is_believed()
+    trust(before, folder / "ca.crt")
+    while not is_believed():
+        continue
+    with connect(site, keys) as kept:
+        kept.sendall(build_get(PATH, *FORGED))
+        assert kept.recv(65536).startswith(b"HTTP/1.1 200")
+        trust(before)
+        while is_believed():
+            continue
+        with suppress(ssl.SSLError, ConnectionError):
+            kept.sendall(build_get(PATH, *FORGED))
+            assert not kept.recv(65536).startswith(b"HTTP/1.1 200"), "nor on a connection that exists"
+    assert site.read(f"/namespaces/{HERE}/jobrecords")["items"], "the API server goes on"
 
 
 def test_the_ca_of_the_operator_is_put_back(site: Site) -> None:

@@ -50,7 +50,8 @@ from trainmaster.jobs.models.training import (
     TrainingJob,
     TrainingState,
 )
-from trainmaster.jobs.queueing.waits import QUEUED, QueueWait
+from trainmaster.jobs.queueing.names import QUEUED
+from trainmaster.jobs.queueing.waits import QueueWait
 from trainmaster.jobs.troubles import CRASHING, list_troubles
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.kit.timeline import Now

@@ -5,6 +5,9 @@ from __future__ import annotations
 from trainmaster.api.labels import QUEUE_NAME
 from trainmaster.jobs.models.training import TrainingJob
 
+QUEUED = "Queued"
+"""The reason of a job that waits in one, as of a v1 job in a queue of Volcano."""
+
 
 def get_queue(job: TrainingJob) -> str:
     """The LocalQueue that its author chose; "" if there is none."""

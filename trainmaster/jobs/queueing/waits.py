@@ -15,11 +15,9 @@ from trainmaster.api.reading import list_items, read_text
 from trainmaster.jobs.janitor import describe_age
 from trainmaster.jobs.models.training import WAITING, TrainingJob, TrainingState
 from trainmaster.jobs.models.workloads import ADMITTED, EVICTED, PREEMPTED, QUOTA_RESERVED, QueuedWorkload
-from trainmaster.jobs.queueing.names import get_queue
+from trainmaster.jobs.queueing.names import QUEUED, get_queue
 from trainmaster.kit.clock import parse_time
 
-QUEUED = "Queued"
-"""The reason, as of a v1 job in a queue of Volcano."""
 _INADMISSIBLE = ("Inadmissible", "Misconfigured", "Suspended", "AdmissionGated")
 _TOO_LARGE = "maximum capacity"
 """Part of Kueue's message about what a queue could never have."""
