@@ -98,8 +98,8 @@ class Stage:
                             if event.type != "DELETED" and wanted(event.object):
                                 return event.object
                 except StatusError as error:
-                    # A server that is being restarted.
-                    assert error.code >= 500, error
+                    # A server that is being restarted; 429: "storage is (re)initializing".
+                    assert error.code >= 500 or error.code == 429, error
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def eventually(self, question: Callable[[], Awaitable[T]]) -> T:
