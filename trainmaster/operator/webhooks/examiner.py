@@ -139,7 +139,7 @@ class Examiner:
         except StatusError as error:
             if error.code != 403:
                 raise OSError(error.message) from None
-            return _EXISTS if gvr == PRIORITY_CLASSES else None
+            return _EXISTS if gvr == PRIORITY_CLASSES else self._view.find(gvr, namespace, name)
 
     async def _examine_deletion(self, review: Review) -> ReviewVerdict:
         runtime = review.old
@@ -209,7 +209,7 @@ class _CacheLookup:
         self._view = view
         self.known = known
         self.missed: list[_Key] = []
-        """What was looked for in vain, and is worth another look."""
+        """What was looked for in vain, or may have changed since the cache saw it, and is worth another look."""
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
         key = (gvr, namespace, name)
@@ -217,6 +217,6 @@ class _CacheLookup:
             return self.known[key]
         # Never cached for this: any job may name one, and few do.
         found = None if gvr == PRIORITY_CLASSES else self._view.find(gvr, namespace, name)
-        if found is None and gvr in self._SECOND_LOOK:
+        if gvr in self._SECOND_LOOK:
             self.missed.append(key)
         return found

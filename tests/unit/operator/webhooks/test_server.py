@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from typing import Any, cast
 
 import orjson
@@ -174,6 +175,22 @@ def test_a_runtime_that_the_cache_does_not_show_yet_is_looked_up_before_a_refusa
     run(test)
 
 
+def test_before_a_refusal_the_runtime_is_read_as_it_is_now() -> None:
+    async def test(site: Site) -> None:
+        runtime = install.parse_manifest(dict(install.list_manifests())["plain"])
+        runtime["metadata"]["name"] = "mended"
+        site.cluster.objects[CLUSTER_TRAINING_RUNTIMES, "mended"] = runtime
+        old = deepcopy(runtime)
+        old["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"] = []
+        site.world.add(CLUSTER_TRAINING_RUNTIMES, old)
+        assert (await site.ask("/validate", new=with_runtime("mended")))["allowed"]
+        site.cluster.failure = StatusError(403, "Forbidden", "no")
+        status = (await site.ask("/validate", new=with_runtime("mended")))["status"]
+        assert status["code"] == 403 and "must have container" in status["message"], status
+
+    run(test)
+
+
 def test_a_cluster_that_does_not_answer_refuses_for_now() -> None:
     async def test(site: Site) -> None:
         site.cluster.failure = StatusError(500, "InternalError", "down")
@@ -213,6 +230,7 @@ def test_priority_classes_that_may_not_be_read_are_taken_to_exist() -> None:
         pod = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
         pod["priorityClassName"] = "high"
         site.world.add(CLUSTER_TRAINING_RUNTIMES, runtime)
+        site.cluster.objects[CLUSTER_TRAINING_RUNTIMES, "gang"] = runtime
         refused = await site.ask("/validate", new=with_runtime("gang"))
         assert 'PriorityClass "high" doesn\'t exist' in refused["status"]["message"]
         site.cluster.objects[PRIORITY_CLASSES, "high"] = {"metadata": {"name": "high"}}
