@@ -411,7 +411,7 @@ async def enter_records(
 ) -> ServingRecords | None:
     if settings.records is None or settings.history is None:
         return None
-    from trainmaster.operator.records.serving import serving_records  # noqa: PLC0415  # as below
+    from trainmaster.operator.records.serving import serving_records  # noqa: PLC0415  # as above
 
     serving = partial(serving_records, client, settings.history, settings.records, clock)
     records = await starting.persist(lambda: stack.enter_async_context(serving()))

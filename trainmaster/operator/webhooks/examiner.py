@@ -115,7 +115,7 @@ class Examiner:
             findings, lookup = await ask_whole(self._view, ask)
         except ContentUnavailable:
             raise _NO_ANSWER from None
-        if findings.text and lookup.missed:
+        if findings.text and lookup.uncertain:
             await self._look_again(lookup)
             findings, _ = await ask_whole(self._view, ask)
         if findings.text:
@@ -126,7 +126,7 @@ class Examiner:
         """Raises StatusError 503 if the cluster does not answer."""
         try:
             async with asyncio.timeout(_SECONDS), self._looks:
-                for key in lookup.missed:
+                for key in lookup.uncertain:
                     lookup.known[key] = await self._get(*key)
         except (TimeoutError, OSError):
             raise _NO_ANSWER from None
@@ -208,7 +208,7 @@ class _CacheLookup:
         """`known`: what the cluster answered."""
         self._view = view
         self.known = known
-        self.missed: list[_Key] = []
+        self.uncertain: list[_Key] = []
         """What was looked for in vain, or may have changed since the cache saw it, and is worth another look."""
 
     def find(self, gvr: GVR, namespace: str, name: str) -> Object | None:
@@ -218,5 +218,5 @@ class _CacheLookup:
         # Never cached for this: any job may name one, and few do.
         found = None if gvr == PRIORITY_CLASSES else self._view.find(gvr, namespace, name)
         if gvr in self._SECOND_LOOK:
-            self.missed.append(key)
+            self.uncertain.append(key)
         return found
