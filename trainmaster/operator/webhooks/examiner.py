@@ -2,15 +2,14 @@
 its store; the texts are the same.
 
 The cache may be some milliseconds behind: a runtime that was created right before its TrainJob. So whoever would be
-refused for want of an object that is not cached gets a second look, with the object as the cluster has it now, and so
-does a runtime that no cached job uses before it is deleted.
+refused gets a second look, with the runtime as the cluster has it now, and whether a runtime may be deleted is decided
+from the jobs that the cluster has now.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from copy import deepcopy
 
 from trainmaster.api import status
@@ -146,34 +145,38 @@ class Examiner:
         if runtime is None or review.gvr not in writes.RUNTIMES or runtimes.may_always_be_deleted(runtime):
             return ReviewVerdict()
         name = runtime["metadata"]["name"]
-        cached = self._view.list(TRAIN_JOBS, review.namespace)
-        refusal = runtimes.check_unused(review.gvr, runtime, _list_users(cached, review, name))
-        if refusal is None:
-            places = (review.namespace,) if review.namespace else self._namespaces or ("",)
-            present = [job for place in places for job in await self._list_jobs(place)]
-            refusal = runtimes.check_unused(review.gvr, runtime, _list_users(present, review, name))
-        return ReviewVerdict(refusal)
+        places = (review.namespace,) if review.namespace else self._namespaces or ("",)
+        jobs: dict[tuple[str, str], Object] = {}
+        if not await self._read_jobs(places, jobs):
+            cached = self._view.list(TRAIN_JOBS, review.namespace)
+            jobs = {_identify(trainjob): trainjob for trainjob in cached} | jobs
+        return ReviewVerdict(runtimes.check_unused(review.gvr, runtime, _list_users(jobs.values(), review, name)))
 
-    async def _list_jobs(self, namespace: str) -> list[Object]:
-        """As the cluster has them now, as many as it says in time: one that is missing is very new, or the cluster
-        has very many."""
-        found: list[Object] = []
-        with suppress(TimeoutError, OSError, StatusError):
+    async def _read_jobs(self, places: Iterable[str], jobs: dict[tuple[str, str], Object]) -> bool:
+        """Adds the TrainJobs that the cluster has now, as many as it says in time; returns whether these are all."""
+        try:
             async with asyncio.timeout(_SECONDS), self._looks:
-                options = ListOptions(limit=_PAGE)
-                while True:
-                    page = await self._client.list(TRAIN_JOBS, namespace, options)
-                    found += page.items
-                    if not page.continue_token:
-                        break
-                    options = ListOptions(limit=_PAGE, continue_token=page.continue_token)
-        return found
+                for namespace in places:
+                    options = ListOptions(limit=_PAGE)
+                    while True:
+                        page = await self._client.list(TRAIN_JOBS, namespace, options)
+                        jobs.update((_identify(trainjob), trainjob) for trainjob in page.items)
+                        if not page.continue_token:
+                            break
+                        options = ListOptions(limit=_PAGE, continue_token=page.continue_token)
+        except (TimeoutError, OSError, StatusError):
+            return False
+        return True
+
+
+def _identify(trainjob: Object) -> tuple[str, str]:
+    return trainjob["metadata"]["namespace"], trainjob["metadata"]["name"]
 
 
 def _list_users(trainjobs: Iterable[Object], review: Review, name: str) -> Iterator[str]:
     for trainjob in trainjobs:
         if runtimes.is_used_by(trainjob, review.gvr, name):
-            yield f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
+            yield "/".join(_identify(trainjob))
 
 
 def _examine_policy(review: Review) -> ReviewVerdict:

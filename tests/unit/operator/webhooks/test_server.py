@@ -279,12 +279,14 @@ def test_a_runtime_is_kept_for_a_job_that_is_not_cached_yet() -> None:
     run(test)
 
 
-def test_a_runtime_in_use_is_kept() -> None:
+def test_a_runtime_is_kept_for_a_cached_job_if_the_cluster_does_not_answer() -> None:
     async def test(site: Site) -> None:
         runtime = {"kind": "TrainingRuntime", "metadata": {"name": "own", "namespace": "default"}}
         request = {"old": runtime, "operation": "DELETE", "gvr": TRAINING_RUNTIMES}
         assert (await site.ask("/validate", **request))["allowed"]
         site.world.add(TRAIN_JOBS, with_runtime("own", "TrainingRuntime"))
+        assert (await site.ask("/validate", **request))["allowed"], "the cluster has it no more"
+        site.cluster.failure = StatusError(503, "ServiceUnavailable", "down")
         answer = await site.ask("/validate", **request)
         assert "in use by TrainJob default/a. Delete it first" in answer["status"]["message"]
 
