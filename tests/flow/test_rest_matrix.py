@@ -62,6 +62,10 @@ ROWS = {
     "GET /api/v1/history/{uid}/logs": Row("/api/v1/history/4b1b6ab4/logs?namespace=bob", own=(404,)),
     # Everybody's own answer; nothing of another can be asked for.
     "GET /api/v1/me": Row("/api/v1/me", other=(200,)),
+    "GET /api/v1/server": Row("/api/v1/server", other=(200,)),
+    "GET /api/v1/namespaces": Row("/api/v1/namespaces", other=(200,)),
+    # What may not be read is said within the stream, topic by topic: tests/flow/test_rest_live.py.
+    "GET /api/v1/stream": Row("/api/v1/stream?topic=jobs&namespace=bob", other=(200,), stream=True),
     # Administrators'.
     "GET /api/v1/tenants": Row("/api/v1/tenants", own=(403,)),
     "POST /api/v1/tenants": Row("/api/v1/tenants", {"name": "eve", "without_walls": True}, own=(403,)),

@@ -18,7 +18,7 @@ from trainmaster.api.v1jobs.frameworks import PYTORCH, TENSORFLOW
 from trainmaster.client.contract import PatchType
 from trainmaster.rest.models.streams import EndEvent, JobEvent, LogEvent, MarkEvent, StateEvent
 from trainmaster.rest.problems import Problem
-from trainmaster.rest.services import event_stream, log_stream
+from trainmaster.rest.services.live import job_events, log_cursor
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -342,7 +342,7 @@ def test_nothing_streamed_leaves_before_it_is_durable(tmp_path: Path) -> None:
     "text", ["x", "AAAA", "eJwDAAAAAAE", "a" * 40_000, "1.2.3.4", "é", "..", "u.9999999999999999999999.!"]
 )
 def test_an_id_that_is_none_of_ours_is_refused(text: str) -> None:
-    for parse in (log_stream.parse_cursor, event_stream.parse_cursor):
+    for parse in (log_cursor.parse_cursor, job_events.parse_cursor):
         with pytest.raises(Problem) as error:
             parse(text)
         assert error.value.status == 422
@@ -352,7 +352,7 @@ def test_an_id_of_a_job_that_was_made_anew_is_refused(tmp_path: Path) -> None:
     async def scene(plant: RestPlant, ann: str) -> None:
         job = await create(plant, ann)
         await plant.find_pods("ann", job, 2)
-        last = log_stream.LogCursor("another-uid", 0).dump()
+        last = log_cursor.LogCursor("another-uid", 0).dump()
         answer = await plant.call("GET", f"/api/v1/jobs/{job}/logs/stream?last_event_id={last}", ann)
         assert (answer.status, answer.json()["type"].rpartition(":")[2]) == (410, "gone")
         answer = await plant.call("GET", f"/api/v1/jobs/{job}/logs/stream?worker=2", ann)

@@ -28,6 +28,7 @@ from trainmaster.app.settings import Settings
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SeededIds
+from trainmaster.kit.scopes import Scope
 from trainmaster.rest.application import build_app
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.services.creation.sweeping import Sweeper
@@ -82,9 +83,10 @@ async def running_rest(
             await api.registry.settled()
             client = LocalClient(api.registry, authorizer=api.authorizer, log_source=logs)
             backend = build_embedded_backend(api, client, Sweeper(client, clock))
-            yield RestApi(
-                build_app(backend), api, client, ensure_secret(home, "owner.token", world.ids), clock, backend
-            )
+            owner = ensure_secret(home, "owner.token", world.ids)
+            async with Scope("rest.parts") as scope:
+                scope.spawn_forever(backend.sources.run(), name="rest.sources")
+                yield RestApi(build_app(backend), api, client, owner, clock, backend)
     finally:
         if api.audit is not None:
             api.audit.close()

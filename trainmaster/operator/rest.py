@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -36,7 +37,7 @@ from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import ReviewingCallers
-from trainmaster.rest.contract import Backend
+from trainmaster.rest.contract import Backend, HostInfo
 from trainmaster.rest.oidc import AUTHENTICATED
 from trainmaster.rest.services.creation.server_fields import DOCUMENT_PATH, list_fields
 from trainmaster.rest.services.creation.sweeping import Sweeper
@@ -105,10 +106,11 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
     gatekeeper = Gatekeeper(options.limits, descriptors=raise_descriptor_limit())
     try:
         async with (
-            Scope("rest.sweep") as scope,
+            Scope("rest.parts") as scope,
             serving_on_demand(listener, tls, get_backend, options.limits, clock, gatekeeper),
         ):
             scope.spawn_forever(sweeper.run(), name="rest.sweep")
+            scope.spawn_forever(backend.sources.run(), name="rest.sources")
             yield build_url(listener), ca
     finally:
         shared.close()
@@ -133,7 +135,7 @@ def _build(
     async def check_ready() -> None:
         await client.request("GET", "/version")
 
-    return build_backend(
+    backend = build_backend(
         options.rest,
         options.limits,
         add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
@@ -145,6 +147,9 @@ def _build(
         remind=sweeper.remind,
         check_ready=check_ready,
     )
+    name = urlsplit(bare.server).hostname or bare.server
+    abilities = ("history",) if options.history is not None else ()
+    return dataclasses.replace(backend, server=HostInfo("cluster", name, abilities))
 
 
 def _get_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:

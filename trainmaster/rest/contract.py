@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from trainmaster.api.meta import Fields
 from trainmaster.client.contract import Client
@@ -20,6 +21,7 @@ from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
+from trainmaster.rest.services.live.sources import Sources
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantService
 
@@ -34,6 +36,15 @@ class RestLimits:
     """The largest body for paths that need no token."""
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     """Proxies whose X-Forwarded-For is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostInfo:
+    """What clients are told about the host."""
+
+    mode: Literal["home", "cluster"] = "home"
+    name: str = ""
+    abilities: tuple[str, ...] = ()
 
 
 Explain = Callable[[Client, str, str], Awaitable[Fields | None]]
@@ -55,7 +66,10 @@ class Backend:
     history: HistoryService
     explain: Explain
     streams: Streams
+    sources: Sources
+    """Of live data; the host runs them."""
     new_jobs: NewJobs
     limits: RestLimits = field(default_factory=RestLimits)
+    server: HostInfo = field(default_factory=HostInfo)
     audit: Write | None = None
     """Receives lines of the audit log; None if the API server writes them."""

@@ -107,8 +107,11 @@ class EventStream(Response, Generic[T]):
 
     async def _keep(self) -> None:
         """Checks permission, silence and stalled readers. Returns when the stream has to end."""
+        # Streams that were opened together are not checked together.
+        pause = CHECK_SECONDS * self._streams.choose_share()
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(pause)
+            pause = CHECK_SECONDS
             quiet = asyncio.get_running_loop().time() - self._moved
             if self._sending:
                 if quiet >= STALLED_SECONDS:

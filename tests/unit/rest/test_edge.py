@@ -31,6 +31,7 @@ from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
+from trainmaster.rest.services.live.sources import Sources
 from trainmaster.rest.services.records import NoRecords
 from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams
@@ -79,6 +80,7 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
         HistoryService(None),
         explain,
         Streams(),
+        Sources(clock),
         NewJobs(jobs, HistoryService(None), None),
         limits or RestLimits(),
     )

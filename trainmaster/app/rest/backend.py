@@ -34,6 +34,7 @@ from trainmaster.rest.services.creation.server_fields import ReadFields, ServerF
 from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
+from trainmaster.rest.services.live.sources import Sources
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantService
@@ -102,6 +103,7 @@ def build_backend(
         history,
         build_explain(clock),
         Streams(edge.watchers, edge.watchers_per_user),
+        Sources(clock),
         NewJobs(jobs, history, folders.bundles),
         limits,
     )

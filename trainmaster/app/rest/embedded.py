@@ -40,6 +40,7 @@ class _Parts:
         self._logs = logs
         self._made: tuple[Backend, Sweeper] | None = None
         self._making = asyncio.Lock()
+        self._is_made = asyncio.Event()
 
     async def get(self) -> tuple[Backend, Sweeper]:
         async with self._making:
@@ -48,10 +49,16 @@ class _Parts:
                 from trainmaster.app.rest.embedded_backend import build_parts
 
                 self._made = build_parts(self._api, self._logs)
+                self._is_made.set()
             return self._made
 
     async def get_backend(self) -> Backend:
         return (await self.get())[0]
+
+    async def share(self) -> None:
+        """Runs the sources of live data, once there is somebody to follow them."""
+        await self._is_made.wait()
+        await (await self.get_backend()).sources.run()
 
     async def sweep(self) -> None:
         await self._api.world.clock.sleep(_SWEEP_AFTER_SECONDS)
@@ -78,6 +85,7 @@ async def serving_rest(
     parts = _Parts(api, logs)
     tls = build_tls(str(pki.server.certificate), str(pki.server.key))
     serving = serving_on_demand(listener, tls, parts.get_backend, world.settings.limits, world.clock, api.gatekeeper)
-    async with Scope("rest.sweep") as scope, serving:
+    async with Scope("rest.parts") as scope, serving:
         scope.spawn_forever(parts.sweep(), name="rest.sweep")
+        scope.spawn_forever(parts.share(), name="rest.sources")
         yield {"url": build_url(listener), "ca": str(pki.ca.certificate)}

@@ -6,6 +6,7 @@ else uses the caller's identity.
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from trainmaster.app.rest.identities import add_oidc, build_sign_up
 from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
-from trainmaster.rest.contract import Backend
+from trainmaster.rest.contract import Backend, HostInfo
 from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantService
 from trainmaster.version import __version__
@@ -64,7 +65,8 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         remind=sweeper.remind,
         check_ready=_check_ready,
     )
-    return replace(backend, audit=None if api.audit is None else api.audit.write)
+    info = HostInfo("home", socket.gethostname(), ("history",))
+    return replace(backend, server=info, audit=None if api.audit is None else api.audit.write)
 
 
 async def _read_fields() -> frozenset[str]:

@@ -14,8 +14,11 @@ from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.openapi import Responses
 from trainmaster.rest.routes.jobs import JobKind, Name, Namespace, Worker
-from trainmaster.rest.services import event_stream, log_stream
 from trainmaster.rest.services.jobs import build_reference, check_worker, get_job
+from trainmaster.rest.services.live import job_events, log_cursor
+from trainmaster.rest.services.live.items import encode_items
+from trainmaster.rest.services.live.log_access import MOST_WORKERS, follow_job_log, follow_record_log
+from trainmaster.rest.services.live.log_pieces import encode_pieces
 from trainmaster.rest.services.namespaces import check_reader, find_namespace
 from trainmaster.rest.sse import MEDIA_TYPE, EventStream
 
@@ -41,7 +44,7 @@ _LOG = 'id: eJ...\nevent: log\ndata: {"lines":[{"attempt":0,"job":"node","worker
 _STATE = 'id: 4b1b6ab4.812.9f3c\nevent: state\ndata: {"state":"Running","reason":null}\n\n'
 
 
-def _describe(example: str) -> Responses:
+def describe_stream(example: str) -> Responses:
     content = {MEDIA_TYPE: {"schema": {"type": "string"}, "example": example}}
     return {
         200: {"description": "Events, until the job is over.", "content": content},
@@ -52,7 +55,7 @@ def _describe(example: str) -> Responses:
 @router.get(
     "/jobs/{name}/logs/stream",
     summary="What its workers print, as it comes",
-    responses=_describe(_LOG),
+    responses=describe_stream(_LOG),
     response_class=Response,
 )
 async def stream_logs(
@@ -71,27 +74,26 @@ async def stream_logs(
     job's from history. With `Last-Event-ID` it goes on after that event: nothing twice, nothing lost."""
     space = find_namespace(caller, namespace)
     backend.streams.check(caller.identity.user)
-    cursor = log_stream.parse_cursor(last_id or last_event_id)
+    cursor = log_cursor.parse_cursor(last_id or last_event_id)
     found = await backend.reader.find(caller.client, space, build_reference(name, kind))
     job = read_training_job(found.document["trainjob"]) if isinstance(found, JobRecord) else found
-    log_stream.check_job(job.uid, cursor)
+    log_cursor.check_job(job.uid, cursor.uid)
     if cursor.over:
         return Response(status_code=204)
-    await check_worker(caller.client, job, worker, most=log_stream.MOST_WORKERS)
-    cursor.uid = job.uid
+    await check_worker(caller.client, job, worker, most=MOST_WORKERS)
     wanted, kept = JobLogOptions(follow=True, rank=worker, since_time=since), backend.history.kept
     if isinstance(found, JobRecord):
-        source = log_stream.watch_record(found, wanted, kept, cursor)
+        source = follow_record_log(backend.sources, caller, found, wanted, kept, cursor)
     else:
-        source = log_stream.watch_job(caller.client, backend.clock, found, wanted, kept, cursor)
+        source = follow_job_log(backend.sources, caller, backend.clock, found, wanted, kept, cursor)
     check = _build_check(request, space)
-    return EventStream(source, log_stream.LogEncoder(cursor), backend.streams, caller.identity.user, check)
+    return EventStream(source, encode_pieces, backend.streams, caller.identity.user, check)
 
 
 @router.get(
     "/jobs/{name}/events/stream",
     summary="What happens to it, as it comes",
-    responses=_describe(_STATE),
+    responses=describe_stream(_STATE),
     response_class=Response,
 )
 async def stream_events(
@@ -107,16 +109,15 @@ async def stream_events(
     """Events `state` (its state or progress has changed), `event` (Kubernetes events about it) and `end`."""
     space = find_namespace(caller, namespace)
     backend.streams.check(caller.identity.user)
-    cursor = event_stream.parse_cursor(last_id or last_event_id)
+    cursor = job_events.parse_cursor(last_id or last_event_id)
     if cursor.over:
         await check_reader(caller, space)
         return Response(status_code=204)
     job = await get_job(caller.client, space, build_reference(name, kind))
-    log_stream.check_job(job.uid, log_stream.LogCursor(cursor.uid))
-    cursor.uid = job.uid
-    source = event_stream.watch_events(caller.client, backend.clock, job, cursor)
+    log_cursor.check_job(job.uid, cursor.uid)
+    source = job_events.follow_events(backend.sources, caller, backend.clock, job, cursor)
     check = _build_check(request, space)
-    return EventStream(source, event_stream.EventEncoder(cursor), backend.streams, caller.identity.user, check)
+    return EventStream(source, encode_items, backend.streams, caller.identity.user, check)
 
 
 def _build_check(request: Request, namespace: str) -> Callable[[], Awaitable[None]]:

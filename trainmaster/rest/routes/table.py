@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fastapi.routing import APIRoute
 
-from trainmaster.rest.routes import creating, docs, guide, health, history, jobs, streams, tenants
+from trainmaster.rest.routes import creating, docs, guide, health, history, jobs, live, streams, tenants
 
 ROUTERS = (
     guide.router,
     creating.router,
     jobs.router,
     streams.router,
+    live.router,
     history.router,
     tenants.router,
     health.router,

@@ -18,12 +18,18 @@ from trainmaster.rest.problems import Problem
 
 MOST_OF_ONE = 500
 MOST = 1_500
+_GOLDEN_RATIO = 0.618033988749895
 
 
 def encode(event: str, data: Fields, event_id: str = "") -> bytes:
     """JSON has no line breaks, so one data line suffices."""
+    return encode_raw(event, orjson.dumps(data), event_id)
+
+
+def encode_raw(event: str, data: bytes, event_id: str = "") -> bytes:
+    """`data` is JSON already."""
     head = f"id: {event_id}\n".encode() if event_id else b""
-    return head + b"event: %s\ndata: %s\n\n" % (event.encode(), orjson.dumps(data))
+    return head + b"event: %s\ndata: %s\n\n" % (event.encode(), data)
 
 
 class Streams:
@@ -32,6 +38,7 @@ class Streams:
         self._most_of_one = most_of_one
         self._open: Counter[str] = Counter()
         self.closing = asyncio.Event()
+        self._share = 0.0
 
     @property
     def count(self) -> int:
@@ -46,6 +53,11 @@ class Streams:
     def measure(self, who: str) -> tuple[int, int]:
         """(open, allowed) of one caller."""
         return self._open.get(who, 0), self._most_of_one
+
+    def choose_share(self) -> float:
+        """A number from 0 to 1, so that those of streams opened one after the other are spread evenly."""
+        self._share = (self._share + _GOLDEN_RATIO) % 1.0
+        return self._share
 
     @contextmanager
     def opened(self, who: str) -> Iterator[None]:

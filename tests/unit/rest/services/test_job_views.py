@@ -10,9 +10,9 @@ from trainmaster.api.labels import COMPLETION_INDEX, JOBSET_UID, REPLICATED_JOB_
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
-from trainmaster.rest.services.event_stream import build_event
 from trainmaster.rest.services.job_reader import describe_ended
 from trainmaster.rest.services.job_views import JobFacts, build_detail, build_summary
+from trainmaster.rest.services.live.job_events import build_event
 
 pytestmark = pytest.mark.unit
 
