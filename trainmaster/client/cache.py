@@ -23,7 +23,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client import collection as memory
 from trainmaster.client.collection import Notice, Slim, is_older, is_partial
 from trainmaster.client.contract import Client
-from trainmaster.client.reflector import Reflector, WatchScope
+from trainmaster.client.reflector import USUAL, Reflector, WatchHabit, WatchScope
 from trainmaster.client.view import ContentMissing, ContentUnavailable, View
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
@@ -48,6 +48,7 @@ class WatchCache:
         slim: Mapping[GVR, Slim] | None = None,
         selectors: Mapping[GVR, str] | None = None,
         contents: Mapping[GVR, Callable[[Object], bool]] | None = None,
+        habits: Mapping[GVR, WatchHabit] | None = None,
     ) -> None:
         """`namespaces`: () or "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for
         these kinds, only objects with such labels, or with such fields if it is `SelectedFields`."""
@@ -64,6 +65,7 @@ class WatchCache:
                     (selectors or {}).get(gvr, ""),
                     gvr in optional,
                     gvr in self._contents,
+                    (habits or {}).get(gvr, USUAL),
                 )
                 for namespace in (ALL if gvr in cluster_scoped else dict.fromkeys(namespaces) or ALL)
             ]

@@ -79,7 +79,9 @@ class WatchOptions:
     """As in `ListOptions`; also for bookmarks."""
     gather_seconds: float = 0.0
     """After an event, for how long the next ones may collect before they are read. Over HTTP, reading many at once
-    costs less than one at a time."""
+    costs less than one at a time. Of several events of one object that are read together only the last may be there."""
+    without_spec: bool = False
+    """The caller needs neither spec nor managedFields, so objects may lack them."""
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from trainmaster.client.contract import (
 from trainmaster.client.kubeconfig import ClusterConfig, build_tls
 from trainmaster.client.server_time import ServerClock
 from trainmaster.client.transport import Check, HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
+from trainmaster.client.watch_lines import cut_spec, keep_last_states
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids
@@ -216,7 +217,7 @@ class HttpClient:
         path = build_path(gvr, namespace)
         accept = _PARTIAL if options.metadata_only else _JSON
         payload = self._payload("GET", path, _watch_query(options), accept=accept)
-        return HttpWatch(self._transport, payload, path, self._observe, options.gather_seconds)
+        return HttpWatch(self._transport, payload, path, self._observe, options)
 
     async def create(
         self,
@@ -356,11 +357,11 @@ class HttpWatch:
     """Implements `client.contract.WatchStream`."""
 
     def __init__(
-        self, transport: Transport, payload: bytes, path: str, observe: Observe | None, gather_seconds: float
+        self, transport: Transport, payload: bytes, path: str, observe: Observe | None, options: WatchOptions
     ) -> None:
         self._transport = transport
         self._payload = payload
-        self._gather_seconds = gather_seconds
+        self._options = options
         self._path = path
         self._observe = observe
         self._stream: Stream | None = None
@@ -368,7 +369,7 @@ class HttpWatch:
         self._rest = b""
 
     async def __aenter__(self) -> Self:
-        self._stream = await _open(self._transport, self._payload, self._gather_seconds)
+        self._stream = await _open(self._transport, self._payload, self._options.gather_seconds)
         if self._observe is not None:
             self._observe("WATCH", self._path, self._stream.answer.status)
         return self
@@ -392,8 +393,11 @@ class HttpWatch:
             if not piece:
                 raise StopAsyncIteration
             *lines, self._rest = (self._rest + piece).split(b"\n")
+            if self._options.gather_seconds:
+                lines = keep_last_states(lines)
             self._lines.extend(line for line in lines if line)
-        event = orjson.loads(self._lines.popleft())
+        line = self._lines.popleft()
+        event = orjson.loads(cut_spec(line) if self._options.without_spec else line)
         if event["type"] == "ERROR":
             raise status.from_object(event["object"])
         return WatchEvent(event["type"], event["object"])

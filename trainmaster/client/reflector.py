@@ -26,15 +26,26 @@ _WATCH_SECONDS = 300.0
 _SILENT_SECONDS = 90.0
 """After this long without an event a watch is begun anew where it was: its server may be dead behind a load balancer
 that keeps the connection. Servers send bookmarks every minute."""
-_GATHER_SECONDS = 0.1
-"""The first event after a pause is read at once; those that follow are read together, which takes a fifth less CPU of
-the whole operator than 0.03."""
 _SHORT_SECONDS = 1.0
 """A watch that ends without an event after less than this was not worth beginning."""
 
 
 class SelectedFields(str):
     """Selects by fields; other selectors select by labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchHabit:
+    """How changes are read."""
+
+    gather_seconds: float = 0.1
+    """The first event after a pause is read at once; those that follow are read together, which takes a fifth less CPU
+    of the whole operator than 0.03."""
+    without_spec: bool = False
+    """Only metadata and status matter."""
+
+
+USUAL = WatchHabit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class WatchScope:
     optional: bool = False
     """Empty until the kind exists and may be read."""
     metadata_only: bool = False
+    habit: WatchHabit = USUAL
 
     @property
     def labels(self) -> str:
@@ -168,7 +180,8 @@ class Reflector:
             bookmarks=True,
             timeout_seconds=_WATCH_SECONDS,
             metadata_only=self.scope.metadata_only,
-            gather_seconds=_GATHER_SECONDS,
+            gather_seconds=self.scope.habit.gather_seconds,
+            without_spec=self.scope.habit.without_spec,
         )
         began, heard, opened, loop = self._clock.monotonic(), False, False, asyncio.get_running_loop()
         next_check = 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.client.objects import CONFIG_MAPS, make_config_map, refusal
+from tests.contract.client.objects import CONFIG_MAPS, PODS, make_config_map, make_pod, refusal
 from tests.contract.client.stage import Stage
 from trainmaster.api.meta import Object
 from trainmaster.client.contract import ListOptions, PatchType, WatchEvent, WatchOptions
@@ -213,3 +213,21 @@ async def test_a_watch_of_metadata_delivers_the_metadata_of_every_change_and_not
             "apiVersion": "meta.k8s.io/v1",
             "kind": "PartialObjectMetadata",
         }
+
+
+async def test_a_watch_without_the_spec_delivers_all_the_rest(stage: Stage) -> None:
+    pod = make_pod()
+    odd = '},"spec":{"x":1},"status":{,"managedFields":['
+    pod["metadata"]["annotations"] = {"odd": odd}
+    await stage.client.create(PODS, pod, stage.namespace)
+    found: list[Object] = []
+    for without_spec in (False, True):
+        asked = WatchOptions(timeout_seconds=20, gather_seconds=0.01, without_spec=without_spec)
+        async with stage.client.watch(PODS, stage.namespace, asked) as watch:
+            found.append((await anext(watch)).object)
+    whole, rest = found
+    assert whole["spec"] and whole["status"] and rest["metadata"]["annotations"] == {"odd": odd}
+    for obj in found:
+        obj.pop("spec", None)
+        obj["metadata"].pop("managedFields", None)
+    assert whole == rest
