@@ -46,12 +46,10 @@ class WatchCache:
         cluster_scoped: Collection[GVR] = (),
         optional: Collection[GVR] = (),
         slim: Mapping[GVR, Slim] | None = None,
-        selectors: Mapping[GVR, str] | None = None,
         contents: Mapping[GVR, Callable[[Object], bool]] | None = None,
         habits: Mapping[GVR, WatchHabit] | None = None,
     ) -> None:
-        """`namespaces`: () or "" is all; kinds in `cluster_scoped` are always followed completely. `selectors`: for
-        these kinds, only objects with such labels, or with such fields if it is `SelectedFields`."""
+        """`namespaces`: () or "" is all; kinds in `cluster_scoped` are always followed completely."""
         self._client = client
         self._contents = dict(contents or {})
         gvrs = list(dict.fromkeys(collections))
@@ -62,7 +60,6 @@ class WatchCache:
                 WatchScope(
                     gvr,
                     namespace,
-                    (selectors or {}).get(gvr, ""),
                     gvr in optional,
                     gvr in self._contents,
                     (habits or {}).get(gvr, USUAL),

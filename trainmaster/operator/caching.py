@@ -27,7 +27,7 @@ from trainmaster.api.resources import (
 from trainmaster.client.cache import WatchCache
 from trainmaster.client.collection import Slim
 from trainmaster.client.contract import Client
-from trainmaster.client.reflector import SelectedFields, WatchHabit
+from trainmaster.client.reflector import WatchHabit
 from trainmaster.controllers.lifecycle.finish import is_policy
 from trainmaster.controllers.trainjob.pod_reasons import REFUSALS, keep_refusal
 from trainmaster.jobs.kinds import TRAINING_KINDS
@@ -40,12 +40,12 @@ CONTENTS = (CONFIG_MAPS, ROLES, ROLE_BINDINGS, HORIZONTAL_POD_AUTOSCALERS)
 METADATA = (SERVICES, SERVICE_ACCOUNTS)
 """Only their metadata is ever read."""
 _SHARED = 4096
-_OF_MEMBERS = WatchHabit(1.0, without_spec=True)
-"""Jobs and Pods of JobSets only explain what the JobSet says; a verdict waits for them for seconds."""
-_OF_PODS = WatchHabit(without_spec=True)
+OF_JOB_SETS = WatchHabit(JOBSET_NAME, gather_seconds=1.0, without_spec=True)
+"""Of Jobs and Pods only members of JobSets are followed, and a cluster has many others. They explain what the JobSet
+says, and a verdict waits for them for longer."""
+HABITS = {JOBS: OF_JOB_SETS, PODS: OF_JOB_SETS, EVENTS: WatchHabit(fields=REFUSALS)}
+ALL_PODS = {**HABITS, JOBS: WatchHabit(JOBSET_NAME, without_spec=True), PODS: WatchHabit(without_spec=True)}
 """Where controllers manage Pods themselves."""
-OF_JOB_SETS = {JOBS: JOBSET_NAME, PODS: JOBSET_NAME}
-"""Of these only members of JobSets are followed, to report failures; a cluster has many others."""
 
 
 def build_cache(
@@ -75,9 +75,8 @@ def build_cache(
         cluster_scoped=frozenset(kind.gvr for kind in catalogue.build().kinds if not kind.namespaced),
         optional=optional,
         slim=slim,
-        habits=dict.fromkeys((JOBS, PODS), _OF_PODS if all_pods else _OF_MEMBERS),
+        habits=ALL_PODS if all_pods else HABITS,
         contents=dict.fromkeys(CONTENTS, is_ours) | dict.fromkeys(METADATA, is_never_read),
-        selectors={**({JOBS: JOBSET_NAME} if all_pods else OF_JOB_SETS), EVENTS: SelectedFields(REFUSALS)},
     )
 
 

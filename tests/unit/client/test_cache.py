@@ -12,6 +12,7 @@ from trainmaster.api import status
 from trainmaster.api.meta import GVR, Object
 from trainmaster.client.cache import WatchCache
 from trainmaster.client.contract import ListOptions, ObjectList, WatchEvent
+from trainmaster.client.reflector import WatchHabit
 from trainmaster.testing.virtual import VirtualClock, run_virtual, settle
 
 pytestmark = pytest.mark.unit
@@ -185,7 +186,7 @@ def test_of_a_kind_with_a_selector_only_that_part_is_listed_and_watched() -> Non
     async def body() -> None:
         client = Client()
         client.watches = [ScriptedWatch([], hang=True)]
-        async with WatchCache(client, [PODS], clock=VirtualClock(), selectors={PODS: "x"}) as cache:
+        async with WatchCache(client, [PODS], clock=VirtualClock(), habits={PODS: WatchHabit("x")}) as cache:
             await cache.wait_synced()
             await settle()
             asked.extend(options.label_selector for options in client.watch_calls)
