@@ -172,25 +172,34 @@ class RestPlant:
 
     @asynccontextmanager
     async def listen(
-        self, url: str, *, token: str | None, last_id: str = "", blocked: bool = False
+        self,
+        url: str,
+        *,
+        token: str | None,
+        last_id: str = "",
+        blocked: bool = False,
+        headers: Sequence[tuple[str, str]] = (),
+        scheme: str = "https",
     ) -> AsyncIterator[Listener]:
         """Opens a stream; leaving the block disconnects the client."""
         listener, gone = Listener(blocked=blocked), asyncio.Event()
-        headers = [(b"authorization", f"Bearer {token}".encode())] if token is not None else []
+        sent = [(key.encode(), value.encode()) for key, value in headers]
+        if token is not None:
+            sent.append((b"authorization", f"Bearer {token}".encode()))
         if last_id:
-            headers.append((b"last-event-id", last_id.encode()))
+            sent.append((b"last-event-id", last_id.encode()))
         parts = urlsplit(url)
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
             "method": "GET",
-            "scheme": "https",
+            "scheme": scheme,
             "path": parts.path,
             "raw_path": quote(parts.path).encode(),
             "query_string": parts.query.encode(),
             "root_path": "",
-            "headers": headers,
+            "headers": sent,
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 2),
             "state": {},

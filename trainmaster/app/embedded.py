@@ -153,10 +153,10 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             url = _advertised_url(server)
             write_kubeconfig(home, url, pki.ca.certificate, world.ids)
             await stack.enter_async_context(serve_control(home.root, operations))
-            rest: Mapping[str, str] = {}
             if settings.rest.enabled:
-                rest = await stack.enter_async_context(serving_rest(api, pki, pods.logs, notes))
-            info = replace(info, server=url, kubeconfig=str(home.kubeconfig), rest=rest)
+                found = await stack.enter_async_context(serving_rest(api, pki, pods.logs, notes))
+                info = replace(info, rest=found.rest, dashboard=found.dashboard)
+            info = replace(info, server=url, kubeconfig=str(home.kubeconfig))
             home.write_info(info)
             log.info("serving", extra={"action": "app.serving", "server": url, "revision": store.revision})
             yield info, notes

@@ -34,6 +34,9 @@ _SERVICE_LINK = re.compile(
     r"(.+?)_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 
+_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]*[A-Za-z0-9_~-])+")
+_SITE = re.compile(r"self|https?://(\*\.)?[A-Za-z0-9.-]+(:([0-9]{1,5}|\*))?")
+
 Source = str
 """Where a value came from, as text: "default", "file PATH", "environment NAME", "flag --name"."""
 
@@ -64,6 +67,9 @@ class Rest:
     """IP address to listen on. Loopback by default, as for the API server."""
     port: int = 0
     """TCP port; 0 chooses a free one at the first start and keeps it for this home."""
+    base_path: str = ""
+    """Prefix of all paths, such as /trainmaster, for a reverse proxy that keeps its prefix. Not needed for a proxy that
+    removes it."""
     max_body_bytes: int = 2 * 1024 * 1024
     """Maximum size of a request body. Training code is stored in a ConfigMap, which has at most 1 MiB."""
     max_nodes: int = 1_000
@@ -107,6 +113,21 @@ class Rest:
     """Claim with the groups of the user, a string or a list of strings. Empty: no groups."""
     oidc_prefix: str = "oidc:"
     """Prefix of every such name and group, so that they cannot collide with other users and groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """The web dashboard (docs/dashboard.md). It is a part of the REST API."""
+
+    plain: bool = True
+    """Serve it on a home also over plain HTTP, on 127.0.0.1 only, because browsers warn of the home's own certificates.
+    Only one-time links open it there, no tokens. `trainmaster rest` never does."""
+    port: int = 0
+    """TCP port for that; 0 chooses a free one at the first start and keeps it for this home."""
+    read_only: bool = False
+    """Logins of the dashboard may change nothing, whatever the roles of the caller."""
+    frame_ancestors: tuple[str, ...] = ()
+    """Sites that may show the dashboard in a frame: https://portal.example.org, or self. Empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +274,7 @@ class ProgressOptions:
 class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     rest: Rest = field(default_factory=Rest)
+    dashboard: Dashboard = field(default_factory=Dashboard)
     storage: Storage = field(default_factory=Storage)
     limits: ApiLimits = field(default_factory=ApiLimits)
     audit: Audit = field(default_factory=Audit)
@@ -296,6 +318,7 @@ _MAY_BE_ZERO = frozenset(
         "storage.reserve_mib",
         "server.port",
         "rest.port",
+        "dashboard.port",
         "rest.requests_per_second",
         "limits.requests_per_second",
         "limits.loop_share",
@@ -316,6 +339,7 @@ _MINIMA = {"limits.object_bytes": 64 * 1024, "limits.object_values": 10_000, "no
 _MAXIMA = {
     "server.port": 65535,
     "rest.port": 65535,
+    "dashboard.port": 65535,
     "limits.json_depth": 200,
     "node.overcommit": 100,
     **{f"operator.{name}_port": 65535 for name in ("progress", "webhook", "health", "metrics")},
@@ -371,6 +395,7 @@ def load(
     settings = dataclasses.replace(base, **changed)
     _check_oidc(settings.rest)
     _check_amounts(settings.rest)
+    _check_pages(settings)
     _check_proxies(settings.limits.trusted_proxies)
     _check_opened(settings.node.tenant_egress_allow)
     _check_caches(settings.node.model_caches)
@@ -406,6 +431,19 @@ def _check_amounts(rest: Rest) -> None:
                 raise ValueError
         except ValueError:
             raise SettingsError(f"rest.{key} must be an amount such as 4 or 16Gi, not {text!r}") from None
+
+
+def _check_pages(settings: Settings) -> None:
+    base = settings.rest.base_path
+    if base and not _BASE_PATH.fullmatch(base):
+        raise SettingsError(
+            f"rest.base_path must be a path such as /trainmaster, without a slash at its end, not {base!r}"
+        )
+    for site in settings.dashboard.frame_ancestors:
+        if not _SITE.fullmatch(site):
+            raise SettingsError(
+                f"dashboard.frame_ancestors must name sites such as https://portal.example.org, or self, not {site!r}"
+            )
 
 
 def _check_proxies(proxies: tuple[str, ...]) -> None:

@@ -21,10 +21,18 @@ import orjson
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.app.process import find_loop_factory, raise_descriptor_limit, stop_on_signals
-from trainmaster.app.rest.backend import Folders, build_backend
+from trainmaster.app.rest.backend import BackendSettings, Folders, build_backend
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
-from trainmaster.app.rest.serving import WILDCARDS, build_tls, build_url, open_listener, serving_on_demand
-from trainmaster.app.settings import Rest
+from trainmaster.app.rest.serving import (
+    WILDCARDS,
+    Door,
+    build_rest_place,
+    build_tls,
+    build_url,
+    open_listener,
+    serving_on_demand,
+)
+from trainmaster.app.settings import Dashboard, Rest
 from trainmaster.auth.pki import Pki
 from trainmaster.client.contract import ActingIdentity
 from trainmaster.client.http import HttpClient
@@ -38,6 +46,7 @@ from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend, HostInfo
+from trainmaster.rest.logins.storage import SecretStorage
 from trainmaster.rest.oidc import AUTHENTICATED
 from trainmaster.rest.services.creation.server_fields import DOCUMENT_PATH, list_fields
 from trainmaster.rest.services.creation.sweeping import Sweeper
@@ -46,6 +55,8 @@ from trainmaster.version import __version__
 
 log = logging.getLogger(__name__)
 
+DEFAULT_NAMESPACE = "trainmaster-system"
+"""That of deploy/rest."""
 _AGENT = f"trainmaster-rest/{__version__}"
 Ready = Callable[[str, str], None]
 """Called once when requests are accepted: the address, and the file with its CA ("" for a given certificate)."""
@@ -56,6 +67,7 @@ class Options:
     state: Path
     """Certificates and the port of the last start."""
     rest: Rest = field(default_factory=Rest)
+    dashboard: Dashboard = field(default_factory=Dashboard)
     limits: ApiLimits = field(default_factory=ApiLimits)
     names: tuple[str, ...] = ()
     """Additional names for the certificate."""
@@ -64,6 +76,8 @@ class Options:
     key: str = ""
     templates: Path | None = None
     history: Path | None = None
+    logins_namespace: str = DEFAULT_NAMESPACE
+    """Where the Secret with the state of logins is kept."""
 
 
 def run(config: ClusterConfig, options: Options, ready: Ready, *, log_level: str, log_form: str) -> None:
@@ -88,7 +102,7 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
 
     certificate, key, ca = _get_certificate(options, clock)
     home = Home(options.state)
-    listener, notes = open_listener(options.rest, home.find_port("rest"))
+    listener, notes = open_listener(build_rest_place(options.rest), home.find_port("rest"))
     for note in notes:
         log.warning("another port", extra={"action": "rest.port", "note": note})
     home.write_port(listener.getsockname()[1], "rest")
@@ -97,7 +111,8 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
     bare = dataclasses.replace(config, certificate_pem="", key_pem="", token="", token_file="")
     shared = Transport(config.server, tls=build_client_tls(bare), server_name=config.tls_server_name, most=128)
     sweeper = Sweeper(client, clock)
-    backend = _build(options, client, bare, shared, sweeper, clock)
+    storage = SecretStorage(client, options.logins_namespace)
+    backend = _build(options, client, bare, shared, sweeper, storage, clock)
 
     async def get_backend() -> Backend:
         return backend
@@ -107,7 +122,7 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
     try:
         async with (
             Scope("rest.parts") as scope,
-            serving_on_demand(listener, tls, get_backend, options.limits, clock, gatekeeper),
+            serving_on_demand([Door(listener, tls)], get_backend, options.limits, clock, gatekeeper),
         ):
             scope.spawn_forever(sweeper.run(), name="rest.sweep")
             scope.spawn_forever(backend.sources.run(), name="rest.sources")
@@ -118,7 +133,13 @@ async def serving_rest(config: ClusterConfig, options: Options, clock: Clock) ->
 
 
 def _build(
-    options: Options, client: HttpClient, bare: ClusterConfig, shared: Transport, sweeper: Sweeper, clock: Clock
+    options: Options,
+    client: HttpClient,
+    bare: ClusterConfig,
+    shared: Transport,
+    sweeper: Sweeper,
+    logins: SecretStorage,
+    clock: Clock,
 ) -> Backend:
     def act(identity: ActingIdentity, token: str) -> HttpClient:
         own = dataclasses.replace(bare, token=token)
@@ -136,11 +157,11 @@ def _build(
         await client.request("GET", "/version")
 
     backend = build_backend(
-        options.rest,
-        options.limits,
+        BackendSettings(options.rest, options.limits, options.dashboard),
         add_oidc(ReviewingCallers(client, act), options.rest, act_as, clock),
         clock,
         SystemIds(),
+        logins=logins,
         tenants=TenantService(client, clock, sign_up=build_sign_up(options.rest), on_cluster=True),
         folders=Folders(options.templates, options.history, None),
         read_fields=read_fields,

@@ -15,7 +15,7 @@ from trainmaster.rest import openapi
 from trainmaster.rest.contract import Backend
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.problems import Problem, build_unexpected, from_status, from_validation
-from trainmaster.rest.routes.table import PUBLIC, ROUTERS, list_methods
+from trainmaster.rest.routes.table import PUBLIC, ROUTERS, RULES, list_methods
 from trainmaster.rest.services.tenants import to_problem
 from trainmaster.tenancy.errors import TenantError
 from trainmaster.version import __version__
@@ -48,7 +48,7 @@ def build_routes(backend: Backend) -> FastAPI:
 
 
 def build_app(backend: Backend) -> Edge:
-    return Edge(build_routes(backend), backend, PUBLIC)
+    return Edge(build_routes(backend), backend, RULES)
 
 
 def _respond(request: Request, problem: Problem) -> Response:

@@ -215,6 +215,8 @@ class Caller:
 
     identity: ActingIdentity
     client: SeenClient
+    read_only: bool = False
+    """May change nothing, whatever its roles say: the caller has a read-only login of the dashboard."""
 
     @property
     def is_administrator(self) -> bool:

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
+from trainmaster.rest.logins.logins import Credential
 
 
 # Coroutines, because the framework runs plain functions in threads.
@@ -28,6 +29,12 @@ async def _provide_caller(request: Request) -> Caller:
     return caller
 
 
+async def _provide_credential(request: Request) -> Credential:
+    credential = request.state.credential
+    assert isinstance(credential, Credential)
+    return credential
+
+
 async def _provide_trail(request: Request) -> Trail:
     trail = request.state.trail
     assert isinstance(trail, Trail)
@@ -36,5 +43,7 @@ async def _provide_trail(request: Request) -> Trail:
 
 BackendOf = Annotated[Backend, Depends(_provide_backend)]
 CallerOf = Annotated[Caller, Depends(_provide_caller)]
+CredentialOf = Annotated[Credential, Depends(_provide_credential)]
+"""How the caller was identified; for routes about logins only."""
 TrailOf = Annotated[Trail, Depends(_provide_trail)]
 """For public paths, whose writes have no caller."""

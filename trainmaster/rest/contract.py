@@ -16,6 +16,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.audit_trail import Write
 from trainmaster.rest.callers import Callers
+from trainmaster.rest.logins.logins import Logins
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
@@ -47,6 +48,14 @@ class HostInfo:
     abilities: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PageRules:
+    frame_ancestors: tuple[str, ...] = ()
+    """Sites that may show the dashboard in a frame."""
+    base_path: str = ""
+    """Prefix of all paths, for proxies that keep theirs; requests without it are served too."""
+
+
 Explain = Callable[[Client, str, str], Awaitable[Fields | None]]
 """(client, namespace, name) -> the result of `trainmaster explain`; None if there is no such job."""
 
@@ -69,7 +78,9 @@ class Backend:
     sources: Sources
     """Of live data; the host runs them."""
     new_jobs: NewJobs
+    logins: Logins
     limits: RestLimits = field(default_factory=RestLimits)
     server: HostInfo = field(default_factory=HostInfo)
     audit: Write | None = None
     """Receives lines of the audit log; None if the API server writes them."""
+    pages: PageRules = field(default_factory=PageRules)

@@ -1,6 +1,8 @@
 """The outermost layer around the application: what applies to every request, whatever its route.
 
-    authentication    all paths except the public ones need a valid token, even paths that do not exist
+    doors             over plain HTTP: only loopback names, no tokens; writes come from our own page, or bring a token
+    authentication    all paths except the public ones need a valid token or login, even paths that do not exist
+    read-only         logins that may change nothing are refused what does
     rate limit        callers that send too many requests are refused; administrators are not limited
     body size         a body that is too large or does not arrive in time is refused
     audit log         records what a request wrote or was refused, and the caller
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from dataclasses import dataclass
 from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,30 +28,62 @@ from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import Backend
+from trainmaster.rest.logins.requests import (
+    READING,
+    SINGLE_HEADERS,
+    build_use_tls,
+    check_origin,
+    check_plain_door,
+    read_credentials,
+    strip_prefix,
+)
 from trainmaster.rest.problems import Problem, build_unexpected, from_status
 
 log = logging.getLogger(__name__)
 
 _SECURITY = (
     (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
 )
+_FRAMED_BY_NONE = b"frame-ancestors 'none'"
+_NO_FRAMES = (b"x-frame-options", b"DENY")
+_JOINED = {b"x-forwarded-for": b",", b"cookie": b"; "}
+"""Headers of which proxies and browsers may send several lines, and how they become one."""
 _NO_STORE = (b"cache-control", b"no-store")
 
 
-class Edge:
-    """ASGI. `public` are the exact paths that need no caller; prefixes do not count."""
+@dataclass(frozen=True, slots=True)
+class PathRules:
+    """What the edge has to know about routes."""
 
-    def __init__(self, app: ASGIApp, backend: Backend, public: frozenset[str]) -> None:
+    public: frozenset[str]
+    """Exact paths that need no caller; prefixes do not count."""
+    harmless: frozenset[tuple[str, str]] = frozenset()
+    """Methods and paths that read-only logins may use although the method is one that writes."""
+    token_answers: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    """Methods and paths whose answers contain tokens."""
+
+
+class Edge:
+    """ASGI."""
+
+    def __init__(self, app: ASGIApp, backend: Backend, rules: PathRules) -> None:
         self._app = app
         self._backend = backend
-        self._public = public
+        self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        await _Exchange(self._app, self._backend, scope, receive, send).run(scope["path"] in self._public)
+        base = self._backend.pages.base_path
+        path = strip_prefix(scope["path"], base)
+        if path is None:
+            await send(_build_redirect(base))
+            await send({"type": "http.response.body", "body": b""})
+            return
+        if path != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": scope["raw_path"].removeprefix(base.encode())}
+        await _Exchange(self._app, self._backend, self._rules, scope, receive, send).run()
 
     def stop(self) -> None:
         """Ends streaming answers; others are completed."""
@@ -57,15 +93,20 @@ class Edge:
 class _Exchange:
     """One request and its answer."""
 
-    def __init__(self, app: ASGIApp, backend: Backend, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, app: ASGIApp, backend: Backend, rules: PathRules, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         self._app = app
         self._backend = backend
+        self._rules = rules
         self._scope = scope
         self._receive_from = receive
         self._send_to = send
         self._id = backend.ids.uid()
         self._trail = Trail(backend.audit, backend.clock, self._id, scope["method"], scope["path"])
         self._caller: Caller | None = None
+        self._cookie = ""
+        """Renewed, if the request had an old one."""
         self._most_bytes = backend.limits.body_bytes
         self._read = 0
         self._whole = False
@@ -74,7 +115,8 @@ class _Exchange:
         self._replaced = False
         self._done = False
 
-    async def run(self, public: bool) -> None:
+    async def run(self) -> None:
+        public = self._scope["path"] in self._rules.public
         if public:
             # Unauthenticated callers may send only small bodies.
             self._most_bytes = min(self._most_bytes, self._backend.limits.stranger_body_bytes)
@@ -84,15 +126,9 @@ class _Exchange:
         try:
             headers = _read_headers(self._scope)
             self._find_client(headers.get(b"x-forwarded-for", b""))
+            self._check_door(headers)
             if not public:
-                token = _find_token(headers)
-                self._caller = state["caller"] = await self._backend.callers.identify(token)
-                # For long streams, whose token may be revoked in the meantime.
-                state["identify"] = partial(self._backend.callers.identify, token)
-                self._trail.identity, self._caller.client.trail = self._caller.identity, self._trail
-                self._recognise(self._caller)
-                if not self._caller.is_administrator:
-                    self._backend.rates.take(self._caller.identity.user)
+                await self._authenticate(headers)
             self._check_announced(headers.get(b"content-length", b""))
             await self._app(self._scope, self._receive, self._send)
         except Problem as problem:
@@ -104,6 +140,38 @@ class _Exchange:
         except Exception:  # the caller gets an id, the log the traceback
             log.exception("request failed", extra={"action": "rest.failed", "request": self._id})
             await self._refuse(build_unexpected(self._id))
+
+    def _check_door(self, headers: dict[bytes, bytes]) -> None:
+        """Before anybody is identified, and for public paths too."""
+        method, path = self._scope["method"], self._scope["path"]
+        if self._is_plain:
+            check_plain_door(headers)
+            if any(method == one and paths.match(path) for one, paths in self._rules.token_answers):
+                raise build_use_tls("the answer would contain a token, which must not cross plain HTTP")
+        if method not in READING and b"authorization" not in headers:
+            check_origin(headers)
+
+    @property
+    def _is_plain(self) -> bool:
+        """From our own port, never from a header."""
+        return bool(self._scope["scheme"] != "https")
+
+    async def _authenticate(self, headers: dict[bytes, bytes]) -> None:
+        state, logins = self._scope["state"], self._backend.logins
+        credential = await logins.recognise(read_credentials(headers, is_plain=self._is_plain))
+        self._caller = caller = state["caller"] = await logins.identify(credential)
+        state["credential"] = credential
+        # For long streams, whose token may be revoked in the meantime.
+        state["identify"] = partial(logins.identify, credential)
+        self._trail.identity, caller.client.trail = caller.identity, self._trail
+        self._recognise(caller)
+        if not caller.is_administrator:
+            self._backend.rates.take(caller.identity.user)
+        method, path = self._scope["method"], self._scope["path"]
+        if caller.read_only and method not in READING and (method, path) not in self._rules.harmless:
+            detail = "this login is read-only, and the request would change something"
+            raise Problem(403, "read-only", detail, hint="log in again without read-only, if you may")
+        self._cookie = await logins.renew(credential)
 
     def _recognise(self, caller: Caller) -> None:
         """Tells the server whose connection this is."""
@@ -172,9 +240,16 @@ class _Exchange:
         await self._send_to(message)
 
     def _add_headers(self, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        present = {name.lower() for name, _ in headers}
-        added = [*_SECURITY, *(() if b"cache-control" in present else (_NO_STORE,))]
-        return [*headers, *added, (b"x-request-id", self._id.encode())]
+        present = {name.lower(): value for name, value in headers}
+        added = [*_SECURITY, (b"x-request-id", self._id.encode())]
+        if b"cache-control" not in present:
+            added.append(_NO_STORE)
+        if _FRAMED_BY_NONE in present.get(b"content-security-policy", _FRAMED_BY_NONE):
+            # The page's own policy may name sites that frame it.
+            added.append(_NO_FRAMES)
+        if self._cookie and b"set-cookie" not in present:
+            added.append((b"set-cookie", self._cookie.encode()))
+        return [*headers, *added]
 
     async def _refuse(self, problem: Problem) -> None:
         if self._done:
@@ -192,23 +267,19 @@ class _Exchange:
         await self._send_to({"type": "http.response.body", "body": body})
 
 
+def _build_redirect(base: str) -> Message:
+    """From the prefix to what is below it; relative, so that it holds for whoever is in front."""
+    location = base.rpartition("/")[2].encode() + b"/"
+    headers = [(b"location", location), (b"content-length", b"0"), _NO_STORE]
+    return {"type": "http.response.start", "status": 307, "headers": headers}
+
+
 def _read_headers(scope: Scope) -> dict[bytes, bytes]:
     """By name. Raises Problem for a repeated header that matters: layers might use different values."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
-        if name in (b"authorization", b"content-length") and name in found:
+        if name in SINGLE_HEADERS and name in found:
             raise Problem(400, "bad-request", f"the header {name.decode()} stands twice", hint="send it once")
-        # Proxies may add a line instead of appending to the existing one.
-        found[name] = found[name] + b"," + value if name == b"x-forwarded-for" and name in found else value
+        joint = _JOINED.get(name) if name in found else None
+        found[name] = value if joint is None else found[name] + joint + value
     return found
-
-
-def _find_token(headers: dict[bytes, bytes]) -> str:
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    try:
-        text = token.strip().decode("ascii")
-    except UnicodeDecodeError:
-        text = ""
-    if scheme.lower() != b"bearer" or not text:
-        raise Problem(401, "unauthorized", "this path needs a token, and the request has none")
-    return text

@@ -49,9 +49,15 @@ def build_document(routes: FastAPI, public: frozenset[str]) -> OpenApi:
     schemas.update(problem.pop("$defs", {}))
     schemas["Problem"] = problem
     components["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer", "description": "The same token as for the Kubernetes API."}
+        "bearer": {"type": "http", "scheme": "bearer", "description": "The same token as for the Kubernetes API."},
+        "login": {
+            "type": "apiKey",
+            "in": "header",
+            "name": "x-trainmaster-login",
+            "description": "The key of a login of the dashboard; valid only with the cookie of that login.",
+        },
     }
-    document["security"] = [{"bearer": []}]
+    document["security"] = [{"bearer": []}, {"login": []}]
     for path, item in document["paths"].items():
         for method in _METHODS:
             if method in item:

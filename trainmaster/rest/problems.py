@@ -30,6 +30,7 @@ _TITLES = {
     409: "It cannot be done now",
     413: "The request is too large",
     415: "The body is in another format",
+    421: "The request is for another server",
     422: "The request breaks a rule",
     429: "Too many requests",
     500: "We failed",

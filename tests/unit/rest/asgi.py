@@ -32,8 +32,11 @@ async def call(
     pieces: Sequence[bytes] | None = None,
     stall: bool = False,
     content_type: str = "application/json",
+    scheme: str = "https",
+    address: str = "127.0.0.1",
 ) -> Answer:
-    """`body` is sent as JSON, `pieces` as they are and unannounced; `stall`: the rest never arrives."""
+    """`body` is sent as JSON, `pieces` as they are and unannounced; `stall`: the rest never arrives. `scheme` http is
+    the plain door, `address` that of the client."""
     raw = b"" if body is None else orjson.dumps(body)
     chunks = list(pieces) if pieces is not None else [raw]
     parts = urlsplit(url)
@@ -48,13 +51,13 @@ async def call(
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "scheme": "https",
+        "scheme": scheme,
         "path": parts.path,
         "raw_path": quote(parts.path).encode(),
         "query_string": parts.query.encode(),
         "root_path": "",
         "headers": sent,
-        "client": ("127.0.0.1", 1),
+        "client": (address, 1),
         "server": ("127.0.0.1", 2),
         "state": {},
     }

@@ -22,9 +22,11 @@ from trainmaster.rest.application import build_routes
 from trainmaster.rest.callers import Caller, ReviewingCallers, SeenClient
 from trainmaster.rest.contract import Backend, RestLimits
 from trainmaster.rest.edge import Edge
+from trainmaster.rest.logins.logins import Logins
+from trainmaster.rest.logins.storage import MemoryStorage
 from trainmaster.rest.models.problems import ProblemDocument
 from trainmaster.rest.rates import Rates
-from trainmaster.rest.routes.table import PUBLIC
+from trainmaster.rest.routes.table import RULES
 from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import ServerFields
@@ -82,6 +84,7 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
         Streams(),
         Sources(clock),
         NewJobs(jobs, HistoryService(None), None),
+        Logins(known, MemoryStorage(), clock, SeededIds(2)),
         limits or RestLimits(),
     )
 
@@ -109,7 +112,7 @@ def build_edge(backend: Backend) -> Edge:
 
     routes.add_api_route("/fail", fail)
     routes.add_api_route("/echo", echo, methods=["POST"])
-    return Edge(routes, backend, PUBLIC)
+    return Edge(routes, backend, RULES)
 
 
 def ask(method: str, url: str, *, backend: Backend | None = None, **more: Any) -> Answer:
@@ -317,5 +320,5 @@ def test_the_client_is_whom_a_trusted_proxy_names(proxies: tuple[str, ...], line
 
     backend = build_backend(limits=RestLimits(proxies=TrustedProxies(proxies)))
     headers = [("X-Forwarded-For", line) for line in lines]
-    asyncio.run(call(Edge(app, backend, PUBLIC), "GET", "/api/v1/jobs", headers=headers))
+    asyncio.run(call(Edge(app, backend, RULES), "GET", "/api/v1/jobs", headers=headers))
     assert [address for address, _ in seen] == [client]

@@ -7,6 +7,7 @@
       reserve         room for small files on a disk that is full
       port            the port of the last start, tried first at the next one
       rest-port       the same for the REST API
+      dashboard-port  the same for the dashboard over plain HTTP
       lock            held by the server for its whole life
       store/          the SQLite file
       pki/            the CA, keys and tokens
@@ -60,6 +61,8 @@ class ServerInfo:
     """The prefix of the Python environment in which it runs, which stands in for images."""
     warm: str = ""
     """Its setting `node.warm`."""
+    dashboard: Mapping[str, str] = field(default_factory=dict)
+    """url of the dashboard, for browsers on this machine; empty if the REST API is disabled."""
 
 
 def _is_full(error: OSError) -> bool:
@@ -107,7 +110,11 @@ class Home:
         self.audit_log = self.logs / "audit.log"
         self._lock = self.root / "lock"
         self._reserve = self.root / "reserve"
-        self._ports = {"server": self.root / "port", "rest": self.root / "rest-port"}
+        self._ports = {
+            "server": self.root / "port",
+            "rest": self.root / "rest-port",
+            "dashboard": self.root / "dashboard-port",
+        }
 
     def prepare(self) -> None:
         """Creates the directories, accessible by the owner only."""
@@ -198,7 +205,7 @@ class Home:
     # ---- small files --------------------------------------------------------
 
     def find_port(self, of: str = "server") -> int | None:
-        """The last port of the API server (`server`) or of the REST API (`rest`)."""
+        """The last port of the API server (`server`), the REST API (`rest`) or the dashboard (`dashboard`)."""
         try:
             return int(self._ports[of].read_text())
         except (OSError, ValueError):

@@ -17,7 +17,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.apiserver.http.subresources.logs import PodLogs, check_started, check_uid, choose_container
 from trainmaster.apiserver.local import LogSource
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.app.settings import Rest
+from trainmaster.app.settings import Dashboard, Rest
 from trainmaster.client.contract import Client, LogOptions
 from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.edge.limits import EdgeLimits
@@ -26,7 +26,9 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.timeline import Now
 from trainmaster.rest.callers import Callers
-from trainmaster.rest.contract import Backend, Explain, RestLimits
+from trainmaster.rest.contract import Backend, Explain, PageRules, RestLimits
+from trainmaster.rest.logins.logins import Logins
+from trainmaster.rest.logins.storage import LoginStorage
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creation.guide_jobs import CreationRules, GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
@@ -68,13 +70,20 @@ class Folders:
     """Where code too large for a ConfigMap is stored; None on a cluster."""
 
 
+@dataclass(frozen=True, slots=True)
+class BackendSettings:
+    rest: Rest
+    edge: EdgeLimits
+    dashboard: Dashboard
+
+
 def build_backend(
-    settings: Rest,
-    edge: EdgeLimits,
+    settings: BackendSettings,
     callers: Callers,
     clock: Clock,
     ids: Ids,
     *,
+    logins: LoginStorage,
     tenants: TenantService,
     folders: Folders,
     read_fields: ReadFields,
@@ -82,15 +91,16 @@ def build_backend(
     check_ready: Callable[[], Awaitable[None]],
 ) -> Backend:
     """The backend of the routes, for both modes."""
-    rules = CreationRules(settings.max_nodes, settings.check_code)
+    rest, edge, dashboard = settings.rest, settings.edge, settings.dashboard
+    rules = CreationRules(rest.max_nodes, rest.check_code)
     jobs = GuideJobs(Templates(folders.templates), ServerFields(read_fields, clock), clock, rules=rules, remind=remind)
     history = HistoryService(folders.history)
     limits = RestLimits(
-        settings.max_body_bytes,
+        rest.max_body_bytes,
         stranger_body_bytes=edge.stranger_body_bytes,
         proxies=TrustedProxies(edge.trusted_proxies),
     )
-    rates = Rates(clock, settings.requests_per_second, settings.request_burst)
+    rates = Rates(clock, rest.requests_per_second, rest.request_burst)
     return Backend(
         callers,
         clock,
@@ -105,7 +115,9 @@ def build_backend(
         Streams(edge.watchers, edge.watchers_per_user),
         Sources(clock),
         NewJobs(jobs, history, folders.bundles),
+        Logins(callers, logins, clock, ids, read_only=dashboard.read_only),
         limits,
+        pages=PageRules(dashboard.frame_ancestors, rest.base_path),
     )
 
 

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainmaster.apiserver.http.subresources.logs import PodLogs
-from trainmaster.app.rest.serving import build_tls, build_url, open_listener, serving_on_demand
+from trainmaster.app.rest.serving import (
+    Door,
+    build_plain_place,
+    build_rest_place,
+    build_tls,
+    build_url,
+    open_listener,
+    serving_on_demand,
+)
 from trainmaster.auth.pki import Pki
 from trainmaster.kit.scopes import Scope
 
@@ -35,9 +45,10 @@ def _load() -> None:
 class _Parts:
     """Built once, on first use."""
 
-    def __init__(self, api: ControlPlane, logs: PodLogs | None) -> None:
+    def __init__(self, api: ControlPlane, logs: PodLogs | None, *, end_logins: bool) -> None:
         self._api = api
         self._logs = logs
+        self._end_logins = end_logins
         self._made: tuple[Backend, Sweeper] | None = None
         self._making = asyncio.Lock()
         self._is_made = asyncio.Event()
@@ -48,7 +59,10 @@ class _Parts:
                 await asyncio.to_thread(_load)
                 from trainmaster.app.rest.embedded_backend import build_parts
 
-                self._made = build_parts(self._api, self._logs)
+                made = build_parts(self._api, self._logs)
+                if self._end_logins:
+                    await made[0].logins.end_all()
+                self._made = made
                 self._is_made.set()
             return self._made
 
@@ -73,19 +87,46 @@ class _Parts:
         await sweeper.run()
 
 
+@dataclass(frozen=True, slots=True)
+class RestAddresses:
+    """As `trainmaster status` shows them."""
+
+    rest: dict[str, str]
+    dashboard: dict[str, str]
+
+
 @asynccontextmanager
 async def serving_rest(
     api: ControlPlane, pki: Pki, logs: PodLogs | None, notes: list[str]
-) -> AsyncIterator[Mapping[str, str]]:
-    """Yields the address, as `trainmaster status` shows it; appends notes for the owner to `notes`."""
+) -> AsyncIterator[RestAddresses]:
+    """Yields the addresses; appends notes for the owner to `notes`."""
     world = api.world
-    listener, more = open_listener(world.settings.rest, world.home.find_port("rest"))
-    notes += more
-    world.home.write_port(listener.getsockname()[1], "rest")
-    parts = _Parts(api, logs)
-    tls = build_tls(str(pki.server.certificate), str(pki.server.key))
-    serving = serving_on_demand(listener, tls, parts.get_backend, world.settings.limits, world.clock, api.gatekeeper)
-    async with Scope("rest.parts") as scope, serving:
+    async with AsyncExitStack() as stack:
+        listener, more = _open(api, "rest", stack)
+        doors = [Door(listener, build_tls(str(pki.server.certificate), str(pki.server.key)))]
+        notes += more
+        url = page = build_url(listener)
+        lost: list[str] = []
+        if world.settings.dashboard.plain:
+            plain, lost = _open(api, "dashboard", stack)
+            doors.append(Door(plain, None))
+            notes += lost
+            page = build_url(plain, "http")
+        # If another program has the port, pages that are still open may have sent it their logins.
+        parts = _Parts(api, logs, end_logins=bool(lost))
+        serving = serving_on_demand(doors, parts.get_backend, world.settings.limits, world.clock, api.gatekeeper)
+        scope = await stack.enter_async_context(Scope("rest.parts"))
+        await stack.enter_async_context(serving)
         scope.spawn_forever(parts.sweep(), name="rest.sweep")
         scope.spawn_forever(parts.share(), name="rest.sources")
-        yield {"url": build_url(listener), "ca": str(pki.ca.certificate)}
+        yield RestAddresses({"url": url, "ca": str(pki.ca.certificate)}, {"url": f"{page}/ui/"})
+
+
+def _open(api: ControlPlane, name: str, stack: AsyncExitStack) -> tuple[socket.socket, list[str]]:
+    """On the port of the last start if possible, which is kept for the next one."""
+    home, settings = api.world.home, api.world.settings
+    place = build_rest_place(settings.rest) if name == "rest" else build_plain_place(settings.dashboard)
+    listener, notes = open_listener(place, home.find_port(name))
+    stack.callback(listener.close)
+    home.write_port(listener.getsockname()[1], name)
+    return listener, notes

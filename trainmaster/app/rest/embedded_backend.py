@@ -11,14 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
+from trainmaster.api.tenancy import SYSTEM_NAMESPACE
 from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
-from trainmaster.app.rest.backend import Folders, build_backend, build_log_source
+from trainmaster.app.rest.backend import BackendSettings, Folders, build_backend, build_log_source
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
 from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend, HostInfo
+from trainmaster.rest.logins.storage import SecretStorage
 from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.rest.services.tenants import TenantService
 from trainmaster.version import __version__
@@ -47,11 +49,11 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
     known = ReviewingCallers(client, lambda identity, _: client.as_user(identity), get_latest)
     callers = add_oidc(known, world.settings.rest, client.as_user, world.clock, get_latest)
     backend = build_backend(
-        world.settings.rest,
-        world.settings.limits,
+        BackendSettings(world.settings.rest, world.settings.limits, world.settings.dashboard),
         callers,
         world.clock,
         world.ids,
+        logins=SecretStorage(client, SYSTEM_NAMESPACE),
         tenants=TenantService(
             client,
             world.clock,

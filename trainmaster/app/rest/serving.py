@@ -11,8 +11,9 @@ import gc
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trainmaster.app.home.folder import HomeError
-from trainmaster.app.settings import Rest
+from trainmaster.app.settings import Dashboard, Rest
 from trainmaster.edge.asgi import AsgiApplication, AsgiServer, HeaderLines
 from trainmaster.edge.gatekeeper import Gatekeeper
 from trainmaster.edge.limits import EdgeLimits
@@ -39,24 +40,45 @@ WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Wildcard addresses, and the corresponding loopback addresses for clients on this machine."""
 
 
-def open_listener(settings: Rest, last: int | None) -> tuple[socket.socket, list[str]]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to listen, and how that is named for the owner."""
+
+    address: str
+    port: int
+    """0: that of the last start, or a free one."""
+    name: str
+    advice: str
+
+
+def build_rest_place(settings: Rest) -> Place:
+    return Place(settings.address, settings.port, "REST", "choose others with rest.address and rest.port")
+
+
+def build_plain_place(settings: Dashboard) -> Place:
+    """Loopback, whatever else is set: what is sent there is not encrypted."""
+    advice = "choose another with dashboard.port, or turn it off with dashboard.plain"
+    return Place("127.0.0.1", settings.port, "the dashboard", advice)
+
+
+def open_listener(place: Place, last: int | None) -> tuple[socket.socket, list[str]]:
     """The socket, and notes about it for the owner. HomeError if none can be opened."""
-    wanted = settings.port or last or 0
+    wanted = place.port or last or 0
     try:
-        return _listen(settings.address, wanted), []
+        return _listen(place.address, wanted), []
     except OSError as error:
-        if settings.port or not wanted:
-            raise _build_refusal(settings, error) from None
-    note = f"port {wanted}, where REST was served last time, is taken by another program; it has a new one"
+        if place.port or not wanted:
+            raise _build_refusal(place, error) from None
+    note = f"port {wanted}, where {place.name} was served last time, is taken by another program; it has a new one"
     try:
-        return _listen(settings.address, 0), [note]
+        return _listen(place.address, 0), [note]
     except OSError as error:
-        raise _build_refusal(settings, error) from None
+        raise _build_refusal(place, error) from None
 
 
-def _build_refusal(settings: Rest, error: OSError) -> HomeError:
-    where = f"{settings.address} port {settings.port}"
-    return HomeError(f"cannot serve REST on {where}: {error.strerror}: choose others with rest.address and rest.port")
+def _build_refusal(place: Place, error: OSError) -> HomeError:
+    where = f"{place.address} port {place.port}"
+    return HomeError(f"cannot serve {place.name} on {where}: {error.strerror}: {place.advice}")
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -66,11 +88,11 @@ def _listen(address: str, port: int) -> socket.socket:
     return listener
 
 
-def build_url(listener: socket.socket) -> str:
+def build_url(listener: socket.socket, scheme: str = "https") -> str:
     """The address for clients on this machine."""
     host, port = listener.getsockname()[:2]
     host = WILDCARDS.get(host, host)
-    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def build_tls(certificate: str, key: str) -> ssl.SSLContext:
@@ -82,31 +104,44 @@ def build_tls(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A port of the REST API. Without `tls` it is the plain door of a home."""
+
+    listener: socket.socket
+    tls: ssl.SSLContext | None
+
+
 @asynccontextmanager
 async def serving_on_demand(
-    listener: socket.socket,
-    tls: ssl.SSLContext,
+    doors: Sequence[Door],
     build_backend: BuildBackend,
     limits: EdgeLimits,
     clock: Clock,
     gatekeeper: Gatekeeper | None = None,
 ) -> AsyncIterator[None]:
-    """Accepts connections at once and imports the code at the first request. Leaving the block stops it."""
+    """Accepts connections at once and imports the code at the first request. All doors lead to one application.
+    Leaving the block stops it."""
+    loading = asyncio.Lock()
+    loaded: list[AsgiApplication] = []
 
     async def load() -> AsgiApplication:
-        module = await asyncio.to_thread(_import_application)
-        app: AsgiApplication = module.build_app(await build_backend())
-        # Exempt the imported code from garbage collection.
-        gc.freeze()
-        log.info("rest is loaded", extra={"action": "rest.loaded"})
-        return app
+        async with loading:
+            if not loaded:
+                module = await asyncio.to_thread(_import_application)
+                loaded.append(module.build_app(await build_backend()))
+                # Exempt the imported code from garbage collection.
+                gc.freeze()
+                log.info("rest is loaded", extra={"action": "rest.loaded"})
+        return loaded[0]
 
-    server = AsgiServer(load, listener, encode_refusal, limits, clock, gatekeeper=gatekeeper, tls=tls)
-    try:
-        async with server:
-            yield
-    finally:
-        listener.close()
+    async with AsyncExitStack() as stack:
+        for door in doors:
+            stack.callback(door.listener.close)
+        for door in doors:
+            server = AsgiServer(load, door.listener, encode_refusal, limits, clock, gatekeeper=gatekeeper, tls=door.tls)
+            await stack.enter_async_context(server)
+        yield
 
 
 def _import_application() -> ModuleType:

@@ -3,7 +3,8 @@
 `trainmaster up` already serves it; this is for clusters, and for homes where it should run as a separate process.
 Requests use the caller's own token. Its own account needs permission to create TokenReviews, and access to ConfigMaps
 and TrainJobs to clean up after crashes. TLS is always on: with an own CA, or with --tls-cert and --tls-key. Settings of
-the groups `rest` and `limits` come from the environment (such as TRAINMASTER_REST_MAX_NODES); flags override them.
+the groups `rest`, `dashboard` and `limits` come from the environment (such as TRAINMASTER_REST_MAX_NODES); flags
+override them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ssl
 from importlib import resources
 from pathlib import Path
 
+from trainmaster.api.tenancy import SYSTEM_NAMESPACE
 from trainmaster.app.home.folder import HomeError, default_root
 from trainmaster.app.settings import Rest, Settings, SettingsError, load
 from trainmaster.cli import exits
@@ -67,6 +69,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     settings = rest.Options(
         state=state.expanduser().absolute(),
         rest=wanted.rest,
+        dashboard=wanted.dashboard,
+        logins_namespace=_choose_namespace(options, config),
         limits=wanted.limits,
         names=tuple(options.name),
         certificate=options.tls_cert,
@@ -85,6 +89,15 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     except (HomeError, OSError, ssl.SSLError) as error:
         raise exits.Failure(str(error)) from None
     return exits.OK
+
+
+def _choose_namespace(options: argparse.Namespace, config: ClusterConfig) -> str:
+    """For the Secret of logins: that of the home's own REST API, that of the Pod, or that of deploy/rest."""
+    from trainmaster.operator.rest import DEFAULT_NAMESPACE
+
+    if options.home:
+        return SYSTEM_NAMESPACE
+    return config.namespace if config.token_file else DEFAULT_NAMESPACE
 
 
 def _write_templates(directory: Path, context: CommandContext) -> int:

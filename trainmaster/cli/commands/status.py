@@ -44,6 +44,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
             context.say(f"{name + ':':<12}{data[name]}")
         if info.rest:
             context.say(f"{'rest:':<12}{info.rest['url']}")
+        if info.dashboard:
+            context.say(f"{'dashboard:':<12}{info.dashboard['url']} (`trainmaster dashboard` opens it)")
         for damage in damages:
             context.say(f"{'damage:':<12}{damage.found}: {damage.describe()}")
     else:

@@ -35,6 +35,7 @@ STATE = {
     "server.json": "",
     "port": "",
     "rest-port": "",
+    "dashboard-port": "",
     "lock": "",
 }
 """Name -> description for the plan; "" for files that need no mention. In the order of removal."""

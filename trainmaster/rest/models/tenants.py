@@ -111,6 +111,7 @@ _ME: JsonDict = {
     "namespace": "ann",
     "user_id": "ann",
     "administrator": False,
+    "read_only": False,
     "quota": [{"resource": "count/trainjobs.trainer.kubeflow.org", "allowed": "100", "used": "1"}],
 }
 
@@ -185,4 +186,5 @@ class Me(BaseModel):
     namespace: str | None
     user_id: str = Field(description="What they send as `user_id`, and what their jobs are named after.")
     administrator: bool
+    read_only: bool = Field(description="Whether this is a read-only login, which may change nothing.")
     quota: list[Use] = Field(description="Of the tenant's namespace.")

@@ -7,7 +7,7 @@ from importlib import resources
 
 import orjson
 from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 
 router = APIRouter(include_in_schema=False)
 _FILES = {
@@ -15,14 +15,9 @@ _FILES = {
     "/docs/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
     "/docs/docs.css": ("docs.css", "text/css; charset=utf-8"),
 }
-PUBLIC = ("/", "/openapi.json", *_FILES)
+PUBLIC = ("/openapi.json", *_FILES)
 # Only scripts, styles and requests of this server are allowed; the page cannot be framed and sends no forms.
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # noqa: E501  # one header
-
-
-@router.get("/")
-async def go_to_docs() -> Response:
-    return RedirectResponse("/docs", 307)
 
 
 @router.get("/openapi.json")

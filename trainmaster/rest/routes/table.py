@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi.routing import APIRoute
+import re
 
-from trainmaster.rest.routes import creating, docs, guide, health, history, jobs, live, streams, tenants
+from fastapi.routing import APIRoute
+from starlette.routing import Route
+
+from trainmaster.rest.edge import PathRules
+from trainmaster.rest.models.tenants import TokenAnswer
+from trainmaster.rest.routes import creating, docs, guide, health, history, jobs, live, logins, streams, tenants, ui
 
 ROUTERS = (
     guide.router,
@@ -14,15 +19,27 @@ ROUTERS = (
     live.router,
     history.router,
     tenants.router,
+    logins.router,
     health.router,
     docs.router,
+    ui.router,
 )
 
-PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC})
+PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC, *logins.PUBLIC, *ui.PUBLIC})
 """Exact paths. Everything else, even paths that do not exist, needs a token."""
+
+
+def _list_token_answers() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Routes whose answers contain a token, which must not cross the plain door."""
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    found = [route for route in routes if route.response_model is TokenAnswer]
+    return tuple((method, route.path_regex) for route in found for method in sorted(route.methods or ()))
+
+
+RULES = PathRules(PUBLIC, logins.HARMLESS, _list_token_answers())
 
 
 def list_methods(path: str) -> list[str]:
     """The methods of all routes with this path, for the header Allow."""
-    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
     return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})

@@ -37,6 +37,7 @@ async def read_me(caller: CallerOf, backend: BackendOf) -> Me:
         namespace=caller.tenant,
         user_id=caller.user_id,
         administrator=caller.is_administrator,
+        read_only=caller.read_only,
         quota=quota,
     )
 
