@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         completion,
         config,
         convert,
+        dashboard,
         delete,
         describe,
         doctor,
@@ -58,9 +59,9 @@ if TYPE_CHECKING:
     )
 
     _MODULES: Sequence[CommandModule] = (
-        backup, check, cleanup, code, completion, config, convert, delete, describe, doctor, down, exec, explain, get,
-        history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge, rest, restart, restore, resume,
-        run, runtimes, service, status, submit, suspend, tenant, top, up, version, wait, watch,
+        backup, check, cleanup, code, completion, config, convert, dashboard, delete, describe, doctor, down, exec,
+        explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge, rest, restart,
+        restore, resume, run, runtimes, service, status, submit, suspend, tenant, top, up, version, wait, watch,
     )  # fmt: skip
 
 COMMANDS = {
@@ -87,6 +88,7 @@ COMMANDS = {
     "nodes": "List nodes with instance type, architecture, OS, GPUs and capacity type",
     "up": "Start the control plane of a home (foreground; --detach for the background)",
     "status": "Show whether a server is running, its address and its kubeconfig",
+    "dashboard": "Open the web dashboard in the browser, with a one-time link",
     "down": "Stop the server; Pods continue unless --stop-jobs",
     "kubeconfig": "Print the path of the owner's kubeconfig",
     "config": "Print the effective settings and the source of each",
