@@ -13,6 +13,7 @@ from trainmaster.auth.roles import build_rules
 from trainmaster.operator.install.parts import COMMON_LABELS, HERE, describe_config_map, describe_head, describe_pod
 from trainmaster.operator.install.values import NAME_LABEL, PART_OF
 from trainmaster.operator.templating.nodes import Document, MergedWith, Text, Tree, Value, When
+from trainmaster.rest.logins.storage import SECRET as LOGINS_SECRET
 
 NAME = "trainmaster-rest"
 _SELECTED = {NAME_LABEL: NAME}
@@ -38,6 +39,8 @@ def describe_rest_access() -> list[Document]:
         account,
         _describe_role(NAME, _OWN),
         _describe_binding(NAME, ours),
+        {"apiVersion": f"{_GROUP}/v1", "kind": "Role", "metadata": describe_head(NAME), "rules": _LOGINS},
+        _describe_binding(NAME, ours, kind="Role"),
         _describe_role("trainmaster-rest-v1", _CALLERS),
         _describe_role("trainmaster-runtimes", [_rule("trainer.kubeflow.org", ["clustertrainingruntimes"], _READ)]),
         _describe_binding("trainmaster-runtimes", everyone),
@@ -81,6 +84,11 @@ _OWN = [
     _rule("trainer.kubeflow.org", ["trainjobs"], ["create", "get", "list", "update", "patch", "delete", "watch"]),
     _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
 ]
+# In its own namespace: the state of logins of the dashboard. `create` cannot be limited to a name.
+_LOGINS = [
+    _rule("", ["secrets"], ["create"]),
+    _rule("", ["secrets"], ["get", "update"], only=LOGINS_SECRET),
+]
 # What callers need who are no tenants; bound by an administrator.
 _CALLERS = [
     _rule(
@@ -110,12 +118,12 @@ def _describe_role(name: str, rules: list[Object]) -> Object:
     return {"apiVersion": f"{_GROUP}/v1", "kind": "ClusterRole", "metadata": head, "rules": rules}
 
 
-def _describe_binding(name: str, subject: Object) -> Object:
+def _describe_binding(name: str, subject: Object, kind: str = "ClusterRole") -> Object:
     return {
         "apiVersion": f"{_GROUP}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": describe_head(name, ""),
-        "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name},
+        "kind": f"{kind}Binding",
+        "metadata": describe_head(name, "") if kind == "ClusterRole" else describe_head(name),
+        "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": name},
         "subjects": [subject],
     }
 
