@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from trainmaster.edge.addresses import build_address_group
 from trainmaster.kit.clock import Clock
@@ -26,18 +28,36 @@ class LoginFailures:
             detail = f"more than {MOST_FAILURES} logins a minute have failed from this address"
             raise Problem(429, "too-many-logins", detail, retry_after=max(1, math.ceil(seconds)))
 
-    def begin(self, address: str) -> None:
-        """Counts an attempt as a failure until `forgive`, so that parallel attempts count too."""
+    @contextmanager
+    def attempt(self, address: str) -> Iterator[None]:
+        """Counts an attempt as a failure if the block raises Problem 401, and while it lasts, because others may be made
+        at the same time."""
+        self.note(address)
+        has_failed = False
+        try:
+            yield
+        except Problem as problem:
+            has_failed = problem.status == 401
+            raise
+        finally:
+            if not has_failed:
+                self._forgive(address)
+
+    def note(self, address: str) -> None:
+        """Counts a failure. Raises Problem 429 if there were too many before."""
         self.check(address)
         self._times.setdefault(build_address_group(address), []).append(self._clock.monotonic())
         if len(self._times) > _LOOK_ABOVE:
             self._times = {group: times for group, times in self._times.items() if self._keep(times)}
 
-    def forgive(self, address: str) -> None:
-        """The last attempt was no failure."""
+    def _forgive(self, address: str) -> None:
         times = self._times.get(build_address_group(address))
         if times:
             times.pop()
+
+    def __len__(self) -> int:
+        """The number of addresses."""
+        return len(self._times)
 
     def _list_recent(self, address: str) -> list[float]:
         group = build_address_group(address)

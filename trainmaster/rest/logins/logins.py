@@ -11,7 +11,7 @@ import base64
 import binascii
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import orjson
@@ -45,7 +45,7 @@ _COOKIE, _LINK = "cookie", "link"
 @dataclass(frozen=True, slots=True)
 class Login:
     id: str
-    token: str
+    token: str = field(repr=False)
     user: str
     read_only: bool
     is_plain: bool
@@ -71,15 +71,15 @@ class LoginWish:
 
 @dataclass(frozen=True, slots=True)
 class NewLogin:
-    key: str
+    key: str = field(repr=False)
     login: Login
-    cookie: str
+    cookie: str = field(repr=False)
     """The value of Set-Cookie."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewLink:
-    text: str
+    text: str = field(repr=False)
     expires: str
 
 
@@ -87,16 +87,16 @@ class NewLink:
 class Credential:
     """How a caller was identified: by a token, or by a login."""
 
-    token: str
+    token: str = field(repr=False)
     login: Login | None = None
-    key: str = ""
+    key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
     """What a token or a link gives."""
 
-    token: str
+    token: str = field(repr=False)
     user: str
     read_only: bool
     ends: int
@@ -121,9 +121,8 @@ class Logins:
     # Ways in
 
     async def begin_with_token(self, token: str, wish: LoginWish) -> NewLogin:
-        self._failures.begin(wish.address)
-        caller = await self._review(token, "the token is not valid: it is mistyped, expired or revoked", wish.address)
-        self._failures.forgive(wish.address)
+        with self._failures.attempt(wish.address):
+            caller = await self._review(token, "the token is not valid: it is mistyped, expired or revoked")
         if len(token) > LONGEST_TOKEN:
             detail = f"the token has {len(token)} bytes, and a login can keep {LONGEST_TOKEN}"
             raise Problem(422, "token-too-long", detail, hint="log in with a token of a ServiceAccount")
@@ -131,18 +130,16 @@ class Logins:
 
     async def begin_with_link(self, text: str, wish: LoginWish) -> NewLogin:
         grant = await self._use_link(text, wish.address)
-        await self._review(grant.token, "the token behind this link is not valid any more", "")
+        await self._review(grant.token, "the token behind this link is not valid any more")
         return await self._begin(grant, wish)
 
-    async def _review(self, token: str, refusal: str, address: str) -> Caller:
+    async def _review(self, token: str, refusal: str) -> Caller:
         try:
             return await self._callers.identify(token)
         except StatusError as error:
-            if error.code == 401:
-                raise _refuse(refusal) from None
-            if address:
-                self._failures.forgive(address)  # the server's failure
-            raise
+            if error.code != 401:
+                raise
+            raise _refuse(refusal) from None
 
     async def _begin(self, grant: _Grant, wish: LoginWish) -> NewLogin:
         now, begun = int(self._clock.unix()), int(self._clock.unix() * 1000)
@@ -178,7 +175,7 @@ class Logins:
         if login is None:
             return await self._callers.identify(credential.token)
         self._check(login, await self._read())
-        caller = await self._review(credential.token, "the token of this login is not valid any more", "")
+        caller = await self._review(credential.token, "the token of this login is not valid any more")
         self._note_use(login.id)
         return replace(caller, read_only=login.read_only or self._read_only)
 
@@ -202,9 +199,9 @@ class Logins:
             id, _, sealed = value.partition(".")
             sealing = state.find_key(id)
             content = sealing and unseal(sealing.secret, shown.key, _COOKIE, sealed)
-            if content:
-                login = Login(**orjson.loads(content))
-                return login if login.is_plain == shown.is_plain else None
+            login = _read_login(content) if content else None
+            if login is not None and login.is_plain == shown.is_plain:
+                return login
         return None
 
     def _check(self, login: Login, state: LoginState) -> None:
@@ -260,6 +257,7 @@ class Logins:
             return added
 
         await self._change(add)
+        log.info("login link", extra={"action": "rest.login_link", "user": user, "read_only": read_only})
         return NewLink(text, format_time(datetime.fromtimestamp(until, UTC)))
 
     async def _use_link(self, text: str, address: str) -> _Grant:
@@ -267,10 +265,9 @@ class Logins:
         others at the same address must not keep anybody out."""
         digest, now = states.hash_link(text), int(self._clock.unix())
         if digest not in (await self._read()).links:
-            self._failures.begin(address)
-            if digest not in (await self._read(fresh=True)).links:
-                raise _refuse_link()
-            self._failures.forgive(address)
+            with self._failures.attempt(address):
+                if digest not in (await self._read(fresh=True)).links:
+                    raise _refuse_link()
         taken: list[tuple[LoginState, states.OpenLink | None]] = []
 
         def take(state: LoginState) -> LoginState:
@@ -283,7 +280,7 @@ class Logins:
         sealing = state.find_key(id)
         content = sealing and unseal(sealing.secret, text, _LINK, sealed)
         if link is None or link.until <= now or not content:
-            self._failures.begin(address)
+            self._failures.note(address)
             raise _refuse_link()
         return _Grant(*orjson.loads(content))
 
@@ -325,6 +322,14 @@ def _name_cookie(state: LoginState, is_plain: bool) -> str:
 def _write_cookie(name: str, value: str, login: Login, seconds: int) -> str:
     secure = "" if login.is_plain else "; Secure"
     return f"{name}={value}; Path={login.path}; Max-Age={max(0, seconds)}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _read_login(content: bytes) -> Login | None:
+    """None for one of another version."""
+    try:
+        return Login(**orjson.loads(content))
+    except TypeError:
+        return None
 
 
 def _refuse(detail: str) -> Problem:

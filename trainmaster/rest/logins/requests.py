@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trainmaster.rest.problems import Problem
 
@@ -29,9 +29,9 @@ Headers = Mapping[bytes, bytes]
 class ShownCredentials:
     """The credentials of a request: a token, or the key of a login with the request's cookies."""
 
-    token: str = ""
-    key: str = ""
-    cookies: bytes = b""
+    token: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    cookies: bytes = field(default=b"", repr=False)
     is_plain: bool = False
 
 

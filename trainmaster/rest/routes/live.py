@@ -42,7 +42,7 @@ async def read_server(caller: CallerOf, backend: BackendOf) -> Server:
         mode=found.mode,
         name=found.name,
         time=format_time(backend.clock.now()),
-        read_only=False,
+        read_only=caller.read_only,
         abilities=list(found.abilities),
     )
 
