@@ -1,4 +1,4 @@
-"""`trainmaster dashboard`, as it is installed: the link, the browser, SSH, another server; and what it says without one."""
+"""`trainmaster dashboard`, as installed: the link, the browser, SSH, another server, and none."""
 
 from __future__ import annotations
 

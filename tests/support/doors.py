@@ -1,8 +1,8 @@
 """A browser at the dashboard of a real server: real connections to one of its doors, both halves of a login kept.
 
-    browser = DoorBrowser.at_plain(server)
-    browser.open(make_link(server, token))
-    assert browser.get("/api/v1/me").status == 200
+browser = DoorBrowser.at_plain(server)
+browser.open(make_link(server, token))
+assert browser.get("/api/v1/me").status == 200
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two doors of the dashboard on a real server: every route by every caller at each door, and logins over restarts."""
+"""The two doors of the dashboard on a real server: every route by every caller, and logins over restarts."""
 
 from __future__ import annotations
 
@@ -269,7 +269,5 @@ def test_a_proxy_that_removes_its_prefix_needs_no_setting(house: House) -> None:
         assert "Path=/deep/prefix/;" in answer.headers["set-cookie"]
         browser.key = answer.json()["key"]
         assert browser.get("/deep/prefix/api/v1/me").status == 200
-        gone = browser.call(
-            "DELETE", "/deep/prefix/api/v1/jobs/x?namespace=default", origin="https://public.example"
-        )
-        assert gone.status == 404, "the browser says that the page is the server's own"
+        gone = browser.call("DELETE", "/deep/prefix/api/v1/jobs/x?namespace=default", origin="https://public.example")
+        assert gone.status == 200, "the browser says that the page is the server's own"

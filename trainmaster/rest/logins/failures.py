@@ -30,8 +30,8 @@ class LoginFailures:
 
     @contextmanager
     def attempt(self, address: str) -> Iterator[None]:
-        """Counts an attempt as a failure if the block raises Problem 401, and while it lasts, because others may be made
-        at the same time."""
+        """Counts an attempt as a failure if the block raises Problem 401, and while it lasts: others may be made at the
+        same time."""
         self.note(address)
         has_failed = False
         try:
