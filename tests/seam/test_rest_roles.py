@@ -118,8 +118,16 @@ def test_the_isolation_matrix_of_the_guides_routes_and_tenants(site: RestSite) -
     assert site.call("GET", f"/api/trainjob/{job}/status?namespace={BOB}", token=site.tokens[BOB])[0] == 200
 
 
-FOR_ALL = {"/api/v1/me": 200, "/api/v1/logout": 400}
-"""About whoever asks: answers for everybody with a token. Only a login of the dashboard can be ended."""
+FOR_ALL = {
+    "/api/v1/me": 200,
+    "/api/v1/server": 200,
+    "/api/v1/namespaces": 200,
+    # A stream names what may not be read within it; this one has no topic.
+    "/api/v1/stream": 422,
+    # Only a login of the dashboard can be ended.
+    "/api/v1/logout": 400,
+}
+"""About whoever asks: answers for everybody with a token."""
 BODIES = {
     "/api/v1/jobs": {"framework": "pytorch", "code": CODE, "namespace": BOB},
     "/api/trainjob/create": order(ANN, BOB),
