@@ -15,7 +15,7 @@ from trainmaster.api.reading import list_items, read_text
 from trainmaster.client.packing import Packer
 
 PARTIAL = "PartialObjectMetadata"
-MOST_WHOLE = 256
+MOST_WHOLE = 100
 
 Key = tuple[str, str]
 """Namespace and name."""

@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
+_MUCH = 64 * 1024
+"""Whoever sends so much at once has more, which is not to pile up in between."""
 _STREAM_HIGH = 1024 * 1024
 _MAX_RESPONSE = 1024 * 1024 * 1024
 _SIGNS_OF_LIFE = {
@@ -98,7 +100,9 @@ class _Connection(asyncio.Protocol):
             self._fail(Interrupted(f"the server's answer is not HTTP: {error}"))
             self.close()
             return
-        if self._gather_seconds and self._pieces and self._gathering is None and self._transport is not None:
+        if not self._gather_seconds or not self._pieces or self._transport is None:
+            return
+        if self._gathering is None and len(data) < _MUCH:
             self._transport.pause_reading()
             loop = asyncio.get_running_loop()
             self._gathering = loop.call_later(self._gather_seconds, self._end_gathering)

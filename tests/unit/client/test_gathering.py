@@ -74,6 +74,18 @@ def test_the_first_event_is_read_at_once_and_reading_goes_on_after_a_pause() -> 
     run(test)
 
 
+def test_reading_goes_on_without_a_pause_while_much_arrives() -> None:
+    async def test(connection: _Connection, transport: FakeTransport) -> None:
+        for _ in range(3):
+            connection.data_received(chunk(b"x" * 100_000))
+            assert transport.reads()
+            assert len(await connection.read_piece()) == 100_000
+        connection.data_received(chunk(b"the rest"))
+        assert not transport.reads()
+
+    run(test)
+
+
 def test_what_nobody_has_taken_keeps_reading_paused() -> None:
     async def test(connection: _Connection, transport: FakeTransport) -> None:
         connection.data_received(chunk(b"x" * 2_000_000))
