@@ -350,7 +350,19 @@ class Transport:
         return answer
 
     async def open_stream(self, payload: bytes, *, gather_seconds: float = 0.0) -> Stream:
-        connection = await self._connect()
+        """For requests that may be sent again. An idle connection is used if there is one, because a TLS handshake
+        takes more CPU time than a request."""
+        connection = self._find_idle()
+        while connection is not None:
+            try:
+                return await self._open_stream_on(connection, payload, gather_seconds)
+            except (Unsent, Interrupted):
+                if connection.started:
+                    raise
+                connection = self._find_idle()
+        return await self._open_stream_on(await self._connect(), payload, gather_seconds)
+
+    async def _open_stream_on(self, connection: _Connection, payload: bytes, gather_seconds: float) -> Stream:
         connection.gather(gather_seconds)
         try:
             connection.send(payload, stream=True)

@@ -15,7 +15,7 @@ from trainmaster.cli.jobs import explain_missing, get_job
 from trainmaster.cli.servers.connection import add_server, explain, get_server, is_cluster
 from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.cli.view.following import FollowedJob, show
-from trainmaster.client.http import HttpClient
+from trainmaster.cli.view.sharing import SharingClient
 from trainmaster.kit.clock import SystemClock
 
 
@@ -38,7 +38,7 @@ async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
         config = get_server(context, options)
     except exits.Failure as error:
         raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
-    client = HttpClient(config)
+    client = SharingClient(config)
     home = None if is_cluster(options) else context.home(options)
     try:
         found = await get_job(client, options.namespace, options.name)

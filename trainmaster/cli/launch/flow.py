@@ -24,6 +24,7 @@ from trainmaster.cli.launch.programs import TrainingProgram
 from trainmaster.cli.launch.run_options import RunOptionError
 from trainmaster.cli.launch.servers import StartingServer, explain_ended
 from trainmaster.cli.servers.connection import explain, is_cluster
+from trainmaster.cli.view.sharing import SharingClient
 from trainmaster.client.http import HttpClient
 from trainmaster.jobs.compose.request import JobRequest, MountedCode
 from trainmaster.jobs.compose.trainjob import ComposedJob, compose
@@ -84,7 +85,7 @@ async def _run(
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
         _load_early()
     config = await server.find(clock)
-    client = HttpClient(config)
+    client = SharingClient(config)
     try:
         base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
         if server.home is None:

@@ -19,7 +19,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.cli.view.contract import FollowingView, Shown
 from trainmaster.cli.view.endings import FollowingEnd
 from trainmaster.cli.view.model import SUSPENDED, Model
-from trainmaster.client.contract import Client, ListOptions, PatchType, WatchEvent, WatchOptions
+from trainmaster.client.contract import Client, ListOptions, PatchType, WatchEvent
 from trainmaster.client.follow import follow
 from trainmaster.client.http import Unreachable
 from trainmaster.jobs.logs.contract import Entry, Line
@@ -89,11 +89,11 @@ class FollowingSession:
     async def follow(self) -> Followed:
         self._view.open()
         try:
-            if self._attachment is None and await self._is_short():
-                await self._read_lines(follow=False)
-                return Followed(FollowingEnd.OVER)
             async with Scope("run") as scope:
                 scope.spawn(self._watch_trainjob(), name="run.trainjob")
+                if self._attachment is None and await self._is_short(scope):
+                    await self._read_lines(follow=False)
+                    return Followed(FollowingEnd.OVER)
                 scope.spawn(self._watch_pods(), name="run.pods")
                 reading = [scope.spawn(self._read_lines(), name="run.lines")]
                 if self._attachment is not None:
@@ -109,44 +109,25 @@ class FollowingSession:
             self._show()
             self._view.close()
 
-    async def _is_short(self) -> bool:
-        """Whether the job is over within a moment. Uses one stream, because opening all of them takes more CPU time
-        than a short job."""
+    async def _is_short(self, scope: Scope) -> bool:
+        """Whether the job is over within a moment. Until then only the job is followed, because opening all streams
+        takes more CPU time than a short job."""
+        over = scope.spawn(self._over.wait(), name="run.short")
+        detach = scope.spawn(self.answers.detach.wait(), name="run.short.detach")
+        await asyncio.wait((over, detach), timeout=_SHORT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        detach.cancel()
         screen = self._model.screen
-        selector = f"metadata.name={screen.name}"
+        if not screen.is_over:
+            return False
+        selector = f"{self._model.kind.pod_label}={screen.name}"
         try:
-            page = await self._client.list(self._model.kind.gvr, screen.namespace, ListOptions(field_selector=selector))
-            for trainjob in page.items:
-                self._model.see_trainjob(trainjob)
-            if page.items and not screen.is_over:
-                options = WatchOptions(field_selector=selector, resource_version=page.resource_version)
-                await self._wait_briefly(options)
-            if not screen.is_over:
-                return False
-            selector = f"{self._model.kind.pod_label}={screen.name}"
             for pod in (await self._client.list(PODS, screen.namespace, ListOptions(label_selector=selector))).items:
                 self._model.see_pod(pod)
         except (StatusError, OSError):
             return False  # the streams handle a server that does not answer
         self._show()
         return True
-
-    async def _wait_briefly(self, options: WatchOptions) -> None:
-        screen = self._model.screen
-        try:
-            async with (
-                asyncio.timeout(_SHORT_SECONDS),
-                self._client.watch(self._model.kind.gvr, screen.namespace, options) as events,
-            ):
-                async for event in events:
-                    if event.type == "DELETED":
-                        self._model.see_deleted()
-                    else:
-                        self._model.see_trainjob(event.object)
-                    if screen.is_over or self.answers.detach.is_set():
-                        return
-        except TimeoutError:
-            return  # it takes longer
 
     async def _wait(self, scope: Scope, reading: Sequence[asyncio.Task[None]]) -> Followed:
         over = scope.spawn(self._over.wait(), name="run.over")

@@ -1,0 +1,86 @@
+"""Streams use an idle connection before they open another one, and survive one that has died meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from trainmaster.client.transport import HttpAnswer, Interrupted, Transport, Unsent, _Connection
+from trainmaster.testing.virtual import run_virtual
+
+pytestmark = pytest.mark.unit
+
+
+class Line:
+    reusable, lost, started = True, False, False
+
+    def __init__(self, error: Exception | None = None, *, started: bool = False) -> None:
+        self.error = error
+        self.started = started
+        self.closed = False
+        self.sent: list[bytes] = []
+
+    def gather(self, seconds: float) -> None: ...
+
+    def send(self, payload: bytes, *, stream: bool) -> None:
+        self.sent.append(payload)
+
+    async def read(self) -> HttpAnswer:
+        await asyncio.sleep(0)
+        return HttpAnswer(200, {})
+
+    async def read_head(self) -> HttpAnswer:
+        if self.error is not None:
+            raise self.error
+        return HttpAnswer(200, {})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Server(Transport):
+    def __init__(self, *lines: Line) -> None:
+        super().__init__("http://server")
+        self.lines = list(lines)
+        self.opened = 0
+
+    async def _connect(self) -> _Connection:
+        self.opened += 1
+        return cast(_Connection, self.lines.pop(0))
+
+
+def test_a_stream_takes_the_connection_of_an_earlier_request() -> None:
+    async def main() -> None:
+        server = Server(Line(), Line())
+        await server.exchange(b"list", repeatable=True)
+        stream = await server.open_stream(b"watch")
+        assert server.opened == 1
+        await server.exchange(b"get", repeatable=True)
+        assert server.opened == 2, "a stream has its connection for itself"
+        stream.close()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("error", [Unsent("closed"), Interrupted("the server closed the connection")])
+def test_a_connection_that_has_died_is_replaced(error: Exception) -> None:
+    async def main() -> None:
+        first = Line(error)
+        server = Server(first, Line())
+        await server.exchange(b"list", repeatable=True)
+        stream = await server.open_stream(b"watch")
+        assert (server.opened, stream.answer.status, first.closed) == (2, 200, True)
+
+    run_virtual(main())
+
+
+def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
+    async def main() -> None:
+        server = Server(Line(Interrupted("cut"), started=True), Line())
+        await server.exchange(b"list", repeatable=True)
+        with pytest.raises(Interrupted):
+            await server.open_stream(b"watch")
+
+    run_virtual(main())
