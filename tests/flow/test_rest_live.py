@@ -367,6 +367,85 @@ def test_a_topic_whose_right_ends_is_cut_and_a_revoked_token_ends_the_stream(tmp
     play(tmp_path, scene)
 
 
+def test_a_stream_that_is_cut_at_any_byte_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        job = await create(plant, ann)
+        pods = await plant.find_pods("ann", job, 2)
+        url, page = f"{STREAM}?topic=log:ann/{job}&topic=jobs", Page()
+        await plant.rest.clock.sleep(10)
+        async with plant.listen(url, token=ann) as stream:
+            await page.read(stream, is_synced)
+            before = page.last_id
+            for number in range(3):
+                plant.papers.print(pods[number % 2], f"line {number}")
+                await plant.rest.clock.sleep(1)
+            label = {"metadata": {"labels": {"turn": "1"}}}
+            await plant.rest.client.patch(TRAIN_JOBS, job, PatchType.MERGE, label, "ann")
+            await plant.rest.clock.sleep(1)
+            body = stream.body
+        assert body.count(b"event: log") == 3 and body.count(b"event: row") == 1
+        for cut in range(len(body) + 1):
+            page.lines, page.last_id = [], before
+            first, again = Listener(body=body[:cut], ended=True), Page()
+            while (event := await first.next()) is not None:
+                page.take(event)
+            again.rows = page.rows
+            async with plant.listen(url, token=ann, last_id=page.last_id) as stream:
+                while page.lines + again.lines != ["line 0", "line 1", "line 2"]:
+                    again.take(await stream.next() or pytest.fail("it ended"))
+                await plant.rest.clock.sleep(0.5)
+                while b"\n\n" in stream.body.replace(b":\n\n", b""):
+                    again.take(await stream.next() or pytest.fail("it ended"))
+            assert again.resets == 0
+            assert page.rows["TrainJob", "ann", job]["labels"]["turn"] == "1"
+            assert page.lines + again.lines == ["line 0", "line 1", "line 2"]
+
+    play(tmp_path, scene)
+
+
+def test_the_machine_and_the_queue(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        bob = await plant.rest.add_tenant("bob")
+        large = {"config": {"num_nodes": 1, "gpu_per_node": 8}}
+        secret = await create(plant, bob, "bob", **large)
+        job = await create(plant, ann, **large)
+        await plant.rest.clock.sleep(10)
+        found = (await plant.call("GET", "/api/v1/queue", plant.rest.owner)).json()
+        assert found["whole"] and {(one["namespace"], one["name"]) for one in found["items"]} == {
+            ("ann", job),
+            ("bob", secret),
+        }
+        assert all(one["sentence"] and one["uid"] and one["kind"] == "TrainJob" for one in found["items"])
+        own = (await plant.call("GET", "/api/v1/queue", ann)).json()
+        assert [one["name"] for one in own["items"]] == [job] and not own["whole"]
+        assert secret not in str(own) and own["items"][0]["sentence"]
+        (node,) = (await plant.call("GET", "/api/v1/nodes", plant.rest.owner)).json()["items"]
+        assert {"name", "ready", "resources", "gpus"} <= set(node)
+        one = (await plant.call("GET", f"/api/v1/nodes/{node['name']}", plant.rest.owner)).json()
+        assert one["name"] == node["name"]
+        assert (await plant.call("GET", "/api/v1/nodes/nothing", plant.rest.owner)).status == 404
+        for token, nodes in ((plant.rest.owner, 1), (ann, None)):
+            async with plant.listen(f"{STREAM}?topic=machine", token=token) as stream:
+                event = await stream.next()
+                assert event is not None and event.kind == "machine"
+                told = event.data
+                assert (None if told["nodes"] is None else len(told["nodes"])) == nodes
+                assert len(told["queue"]["items"]) == (2 if nodes else 1)
+                await create(plant, ann, **large)
+                event = await stream.next()
+                assert event is not None and len(event.data["queue"]["items"]) > len(told["queue"]["items"])
+                last = event.id
+            async with plant.listen(f"{STREAM}?topic=machine", token=token, last_id=last) as stream:
+                await plant.rest.clock.sleep(5)
+                assert b"machine\n" not in stream.body
+            for name in (await plant.call("GET", "/api/v1/jobs", ann)).json()["items"]:
+                if name["name"] != job:
+                    await plant.call("DELETE", f"/api/v1/jobs/{name['name']}", ann)
+            await plant.rest.clock.sleep(5)
+
+    play(tmp_path, scene)
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -55,23 +55,28 @@ ROWS = {
     "POST /api/v1/jobs/{name}/resume": Row("/api/v1/jobs/{job}/resume?namespace=bob"),
     "POST /api/v1/jobs/{name}/restart": Row("/api/v1/jobs/{job}/restart?namespace=bob", {}),
     "GET /api/v1/jobs/{name}/explain": Row("/api/v1/jobs/{job}/explain?namespace=bob"),
+    "GET /api/v1/jobs/{name}/attempts": Row("/api/v1/jobs/{job}/attempts?namespace=bob"),
     "GET /api/v1/jobs/{name}/logs": Row("/api/v1/jobs/{job}/logs?namespace=bob"),
     "GET /api/v1/jobs/{name}/logs/stream": Row("/api/v1/jobs/{job}/logs/stream?namespace=bob", stream=True),
     "GET /api/v1/jobs/{name}/events/stream": Row("/api/v1/jobs/{job}/events/stream?namespace=bob", stream=True),
     "GET /api/v1/runtimes": Row("/api/v1/runtimes?namespace=bob"),
     "GET /api/v1/history": Row("/api/v1/history?namespace=bob"),
     "GET /api/v1/history/{uid}": Row("/api/v1/history/4b1b6ab4?namespace=bob", own=(404,)),
+    "GET /api/v1/history/{uid}/attempts": Row("/api/v1/history/4b1b6ab4/attempts?namespace=bob", own=(404,)),
     "GET /api/v1/history/{uid}/logs": Row("/api/v1/history/4b1b6ab4/logs?namespace=bob", own=(404,)),
     # Everybody's own answer; nothing of another can be asked for.
     "GET /api/v1/me": Row("/api/v1/me", other=(200,)),
     "GET /api/v1/server": Row("/api/v1/server", other=(200,)),
     "GET /api/v1/namespaces": Row("/api/v1/namespaces", other=(200,)),
+    "GET /api/v1/queue": Row("/api/v1/queue?namespace=bob"),
     # What may not be read is said within the stream, topic by topic: tests/flow/test_rest_live.py.
     "GET /api/v1/stream": Row("/api/v1/stream?topic=jobs&namespace=bob", other=(200,), stream=True),
     "POST /api/v1/login-links": Row("/api/v1/login-links", {}, own=(201,), anyones=True),
     # Ends a login of the dashboard; a token is none.
     "POST /api/v1/logout": Row("/api/v1/logout", own=(400,), other=(400,)),
     # Administrators'.
+    "GET /api/v1/nodes": Row("/api/v1/nodes", own=(403,)),
+    "GET /api/v1/nodes/{name}": Row("/api/v1/nodes/nothing", own=(403,)),
     "GET /api/v1/tenants": Row("/api/v1/tenants", own=(403,)),
     "POST /api/v1/tenants": Row("/api/v1/tenants", {"name": "eve", "without_walls": True}, own=(403,)),
     "GET /api/v1/tenants/{name}": Row("/api/v1/tenants/bob", own=(403,)),

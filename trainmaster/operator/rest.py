@@ -169,7 +169,7 @@ def _build(
         check_ready=check_ready,
     )
     name = urlsplit(bare.server).hostname or bare.server
-    abilities = ("history",) if options.history is not None else ()
+    abilities = ("nodes", "queue") if options.history is None else ("history", "nodes", "queue")
     return dataclasses.replace(backend, server=HostInfo("cluster", name, abilities))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainmaster.api.meta import Fields
+from trainmaster.api.meta import Fields, Object
 from trainmaster.client.contract import Client
 from trainmaster.edge.addresses import TrustedProxies
 from trainmaster.kit.clock import Clock
@@ -59,6 +59,11 @@ class PageRules:
 Explain = Callable[[Client, str, str], Awaitable[Fields | None]]
 """(client, namespace, name) -> the result of `trainmaster explain`; None if there is no such job."""
 
+ReadNodes = Callable[[Client], Awaitable[list[Object]]]
+"""All nodes as the caller may see them (`models.machine`)."""
+ReadQueue = Callable[[Client, str], Awaitable[Object]]
+"""(client, namespace or "" for all) -> what waits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backend:
@@ -74,6 +79,8 @@ class Backend:
     """Raises StatusError while the API server does not answer."""
     history: HistoryService
     explain: Explain
+    nodes: ReadNodes
+    queue: ReadQueue
     streams: Streams
     sources: Sources
     """Of live data; the host runs them."""

@@ -112,6 +112,8 @@ def build_backend(
         check_ready,
         history,
         build_explain(clock),
+        _read_nodes,
+        _read_queue,
         Streams(edge.watchers, edge.watchers_per_user),
         Sources(clock),
         NewJobs(jobs, history, folders.bundles),
@@ -124,6 +126,25 @@ def build_backend(
 def _load_explain() -> None:
     """Called in a thread, so that the import does not block the event loop."""
     from trainmaster.controllers.explain import gathering, reasons  # noqa: F401
+
+
+def _load_machine() -> None:
+    """Called in a thread, as `_load_explain`."""
+    from trainmaster.app.rest import machine  # noqa: F401
+
+
+async def _read_nodes(client: Client) -> list[Object]:
+    await asyncio.to_thread(_load_machine)
+    from trainmaster.app.rest import machine
+
+    return await machine.read_nodes(client)
+
+
+async def _read_queue(client: Client, namespace: str) -> Object:
+    await asyncio.to_thread(_load_machine)
+    from trainmaster.app.rest import machine
+
+    return await machine.read_queue(client, namespace)
 
 
 def build_explain(clock: Clock) -> Explain:

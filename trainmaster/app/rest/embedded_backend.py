@@ -67,7 +67,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         remind=sweeper.remind,
         check_ready=_check_ready,
     )
-    info = HostInfo("home", socket.gethostname(), ("history",))
+    info = HostInfo("home", socket.gethostname(), ("history", "nodes", "queue"))
     return replace(backend, server=info, audit=None if api.audit is None else api.audit.write)
 
 

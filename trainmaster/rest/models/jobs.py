@@ -120,6 +120,10 @@ class JobDetail(JobSummary):
                         "finished_at": "2026-11-15T20:05:00Z",
                     },
                     "workers": [],
+                    "started_at": "2026-11-15T20:04:00Z",
+                    "rerun_of": None,
+                    "git_commit": None,
+                    "code_digest": None,
                     "deadline": {"seconds": 3600, "source": "TrainJob spec.activeDeadlineSeconds"},
                     "retention": {"seconds": 86400, "source": "installation ConfigMap trainmaster-policy"},
                 }
@@ -132,8 +136,46 @@ class JobDetail(JobSummary):
     max_restarts: int | None = Field(description="How often a failure may do that; null before it has begun.")
     verdict: Verdict | None
     workers: list[WorkerState] = Field(description="Of the newest attempt.")
+    started_at: str | None = Field(description="When the first of these workers started.")
+    rerun_of: str | None = Field(description="NAME UID of the job that it repeats.")
+    git_commit: str | None = Field(description="Of its code, if `run` has sent it from a repository.")
+    code_digest: str | None = Field(description="Of its code, if `run` has sent it.")
     deadline: Term | None = Field(description="How long it may be active; null: for ever.")
     retention: Term | None = Field(description="How long it is kept after its end; null: until somebody deletes it.")
+
+
+class JobAttempt(BaseModel):
+    attempt: int = Field(description="From 0 on.")
+    began_at: str | None = Field(description="When its first worker started, or printed something; null: unknown.")
+    ended_at: str | None = Field(description="null: it goes on, or unknown.")
+    workers: list[WorkerState] = Field(description="`Gone` in `state`: nothing but its log is left.")
+    verdict: Verdict | None = Field(description="Why it failed; kept of the newest failure.")
+
+
+class JobAttempts(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "ann-mnist",
+                    "namespace": "ann",
+                    "items": [
+                        {
+                            "attempt": 0,
+                            "began_at": "2026-11-15T20:00:00Z",
+                            "ended_at": None,
+                            "workers": [],
+                            "verdict": None,
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    name: str
+    namespace: str
+    items: list[JobAttempt] = Field(description="The first one first.")
 
 
 class Jobs(BaseModel):

@@ -6,12 +6,15 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
+from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.jobs.logs.stream import watch_kept_lines
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines, RecordDetail, Records, RecordSummary
+from trainmaster.rest.models.jobs import JobAttempt, JobAttempts
 from trainmaster.rest.routes.jobs import Attempt, Continue, Limit, Namespace, Tail, Worker
-from trainmaster.rest.services.history import RecordsWanted
+from trainmaster.rest.services.attempts import list_attempts
+from trainmaster.rest.services.history import RecordsWanted, list_pods
 from trainmaster.rest.services.log_answers import read_end
 from trainmaster.rest.services.namespaces import check_reader, find_namespace
 
@@ -44,6 +47,18 @@ async def read_record(uid: Uid, caller: CallerOf, backend: BackendOf, namespace:
     await check_reader(caller, space)
     record = await backend.history.get(space, uid)
     return RecordDetail(**await backend.history.describe(record))
+
+
+@router.get("/{uid}/attempts", summary="When each attempt began and ended, and why it failed")
+async def list_record_attempts(
+    uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None
+) -> JobAttempts:
+    space = find_namespace(caller, namespace)
+    await check_reader(caller, space)
+    record = await backend.history.get(space, uid)
+    job = read_training_job(record.document["trainjob"])
+    found = await list_attempts(job, list_pods(record), (), backend.history.kept)
+    return JobAttempts(name=record.name, namespace=space, items=[JobAttempt(**one) for one in found])
 
 
 @router.get("/{uid}/logs", summary="What its workers printed")

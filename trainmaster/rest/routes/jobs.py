@@ -11,11 +11,15 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from trainmaster.api.meta import Object
 from trainmaster.jobs.logs.contract import JobLogOptions
 from trainmaster.jobs.logs.stream import watch_lines
+from trainmaster.jobs.lookups import read_parts
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.history import LogLines
 from trainmaster.rest.models.jobs import (
     Deleted,
     Explanation,
+    JobAttempt,
+    JobAttempts,
     JobDetail,
     Jobs,
     JobState,
@@ -27,6 +31,7 @@ from trainmaster.rest.models.jobs import (
 from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
+from trainmaster.rest.services.attempts import list_attempts
 from trainmaster.rest.services.creation.keys import hash_key
 from trainmaster.rest.services.deleting import delete_job
 from trainmaster.rest.services.log_answers import read_end
@@ -150,6 +155,18 @@ async def explain_job(
     if found is None:
         raise not_found(f"the job {name[:64]!r} has gone meanwhile")
     return Explanation(**found)
+
+
+@router.get("/jobs/{name}/attempts", summary="When each attempt began and ended, and why it failed")
+async def list_job_attempts(
+    name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, kind: JobKind = None
+) -> JobAttempts:
+    """Pods of earlier attempts are gone: of these it tells what their kept logs and the job itself say."""
+    space = find_namespace(caller, namespace)
+    job = await jobs.get_job(caller.client, space, jobs.build_reference(name, kind))
+    parts = await read_parts(caller.client, job)
+    found = await list_attempts(job, list(map(Pod, parts.pods)), parts.uids, backend.history.kept)
+    return JobAttempts(name=name, namespace=space, items=[JobAttempt(**one) for one in found])
 
 
 @router.get("/jobs/{name}/logs", summary="What its workers printed so far")

@@ -9,7 +9,20 @@ from starlette.routing import Route
 
 from trainmaster.rest.edge import PathRules
 from trainmaster.rest.models.tenants import TokenAnswer
-from trainmaster.rest.routes import creating, docs, guide, health, history, jobs, live, logins, streams, tenants, ui
+from trainmaster.rest.routes import (
+    creating,
+    docs,
+    guide,
+    health,
+    history,
+    jobs,
+    live,
+    logins,
+    machine,
+    streams,
+    tenants,
+    ui,
+)
 
 ROUTERS = (
     guide.router,
@@ -17,6 +30,7 @@ ROUTERS = (
     jobs.router,
     streams.router,
     live.router,
+    machine.router,
     history.router,
     tenants.router,
     logins.router,

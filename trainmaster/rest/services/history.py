@@ -74,8 +74,7 @@ class HistoryService:
             list[logs.ArchivedLog](),
         )
         document = record.document
-        pods = [_to_pod(entry) for entry in list_items(document, "pods")]
-        placed = [(place, pod) for pod in pods if (place := find_place(pod.raw)) is not None]
+        placed = [(place, pod) for pod in list_pods(record) if (place := find_place(pod.raw)) is not None]
         return {
             **build_summary(record),
             "message": describe_record(record).message,
@@ -120,6 +119,10 @@ def build_summary(line: RecordLine | JobRecord) -> Object:
         "deleted_at": None if deletion is None else deletion.at,
         "deleted_by": None if deletion is None else deletion.by or None,
     }
+
+
+def list_pods(record: JobRecord) -> list[Pod]:
+    return [_to_pod(entry) for entry in list_items(record.document, "pods")]
 
 
 def _to_pod(entry: Fields) -> Pod:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.api.labels import REST_FRAMEWORK, USER
+from trainmaster.api.code import CODE_DIGEST, GIT_COMMIT
+from trainmaster.api.labels import RERUN_OF, REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
@@ -107,6 +108,10 @@ def build_detail(story: JobFacts) -> Object:
         "max_restarts": most,
         "verdict": build_verdict(job),
         "workers": workers,
+        "started_at": min((one["started_at"] for one in workers if one["started_at"]), default=None),
+        "rerun_of": job.annotations.get(RERUN_OF),
+        "git_commit": job.annotations.get(GIT_COMMIT),
+        "code_digest": job.annotations.get(CODE_DIGEST),
         "deadline": _build_term(find_deadline(job.raw, story.runtime)),
         "retention": _build_term(find_ttl(job.raw, story.runtime, story.policy)),
     }

@@ -28,12 +28,13 @@ from trainmaster.rest.services.jobs import check_worker, get_job
 from trainmaster.rest.services.live import follow_jobs as table
 from trainmaster.rest.services.live import job_details, job_events, log_access, log_cursor
 from trainmaster.rest.services.live.items import LiveItem
+from trainmaster.rest.services.live.machine_state import follow_machine
 from trainmaster.rest.services.live.topics import Topic, TopicPositions
 from trainmaster.rest.services.namespaces import check_reader, list_readable
 from trainmaster.rest.services.streams import encode_raw
 
 _QUEUE = 8
-_LAST = {"jobs": "", "job": "gone", "log": "end"}
+_LAST = {"jobs": "", "machine": "", "job": "gone", "log": "end"}
 """The event after which nothing comes of a topic."""
 
 
@@ -69,14 +70,19 @@ class LiveStream:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[str, Problem] = {}
         self._spaces: Sequence[str] = ()
-        """Of the topic `jobs`."""
+        """Of the topics without a namespace of their own."""
 
     @property
     def is_over(self) -> bool:
         return all(self.positions.is_over(topic.text) for topic in self.topics)
 
     async def watch(self) -> AsyncGenerator[Sequence[TopicFrame], None]:
-        follow = {"jobs": self._follow_jobs, "job": self._follow_job, "log": self._follow_log}
+        follow = {
+            "jobs": self._follow_jobs,
+            "machine": self._follow_machine,
+            "job": self._follow_job,
+            "log": self._follow_log,
+        }
         topics = [topic for topic in self.topics if not self.positions.is_over(topic.text)]
         async with Scope("rest.live") as scope:
             for topic in topics:
@@ -112,7 +118,7 @@ class LiveStream:
         """Ends the topics of namespaces whose jobs the caller may no longer read. `caller`: as they are now."""
         rights: dict[str, Problem | None] = {}
         for topic in self.topics:
-            for space in self._spaces if topic.what == "jobs" else (topic.namespace,):
+            for space in (topic.namespace,) if topic.namespace else self._spaces:
                 if space not in rights:
                     rights[space] = await _find_refusal(caller, space)
                 problem, task = rights[space], self._tasks.get(topic.text)
@@ -140,13 +146,31 @@ class LiveStream:
     async def _follow_jobs(self, topic: Topic) -> None:
         caller, backend = self.caller, self.backend
         cursor = table.parse_cursor(self.positions.get(topic.text))
-        self._spaces = await list_readable(caller) if self.namespace is None else (self.namespace,)
-        for space in self._spaces:
-            await check_reader(caller, space)
-        source = table.follow_jobs(backend.sources, caller, backend.clock, backend.ids, self._spaces, cursor)
+        spaces = await self._choose_spaces()
+        source = table.follow_jobs(backend.sources, caller, backend.clock, backend.ids, spaces, cursor)
         async with aclosing(source):
             async for items in source:
                 await self._put(topic, topic.text, items)
+
+    async def _follow_machine(self, topic: Topic) -> None:
+        caller, backend = self.caller, self.backend
+        spaces = await self._choose_spaces()
+        if len(spaces) != 1:
+            hint = "name one of them with namespace="
+            raise Problem(422, "invalid", f"you may read jobs in {len(spaces)} namespaces", hint=hint)
+        readers, known = (backend.nodes, backend.queue), self.positions.get(topic.text)
+        source = follow_machine(backend.sources, caller, backend.clock, readers, spaces[0], known)
+        async with aclosing(source):
+            async for item in source:
+                await self._put(topic, topic.text, [item])
+
+    async def _choose_spaces(self) -> Sequence[str]:
+        """For the topics without a namespace of their own. Raises StatusError 403."""
+        spaces = await list_readable(self.caller) if self.namespace is None else (self.namespace,)
+        for space in spaces:
+            await check_reader(self.caller, space)
+        self._spaces = spaces
+        return spaces
 
     async def _follow_job(self, topic: Topic) -> None:
         caller, backend = self.caller, self.backend

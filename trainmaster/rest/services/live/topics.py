@@ -13,7 +13,8 @@ from trainmaster.rest.services.live.log_cursor import ID_LENGTH, refuse_id
 MOST_TOPICS = 16
 _OVER = "!"
 """The position in a topic that has ended with a problem."""
-_FORMS = ("jobs", "job:NAMESPACE/NAME", "job:NAMESPACE/KIND/NAME", "log:NAMESPACE/NAME", "log:NAMESPACE/KIND/NAME")
+_WHOLE = ("jobs", "machine")
+_FORMS = (*_WHOLE, "job:NAMESPACE/NAME", "job:NAMESPACE/KIND/NAME", "log:NAMESPACE/NAME", "log:NAMESPACE/KIND/NAME")
 _JOB = re.compile(
     r"(?P<what>job|log):(?P<namespace>[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)/((?P<kind>[A-Za-z]{1,63})/)?"
     r"(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
@@ -25,7 +26,7 @@ class Topic:
     text: str
     """As it was asked for."""
     what: str
-    """`jobs`, `job` or `log`."""
+    """`jobs`, `machine`, `job` or `log`."""
     namespace: str = ""
     reference: str = ""
     """NAME or KIND/NAME, see `services.jobs.build_reference`."""
@@ -41,7 +42,7 @@ def parse_topics(texts: Sequence[str]) -> list[Topic]:
     errors: list[str] = []
     for text in texts:
         found = _JOB.fullmatch(text)
-        if text == "jobs":
+        if text in _WHOLE:
             topics[text] = Topic(text, text)
         elif found is None:
             errors.append(f"{text[:100]!r} is no topic")

@@ -1,0 +1,107 @@
+"""Nodes, their GPUs, and the queue. `Backend.nodes` and `Backend.queue` build their content."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+_NODE: JsonDict = {
+    "name": "workstation",
+    "ready": True,
+    "cordoned": False,
+    "created_at": "2026-11-15T08:00:00Z",
+    "labels": {"kubernetes.io/arch": "amd64"},
+    "conditions": [
+        {"type": "Ready", "status": "True", "reason": "Ready", "message": None, "since": "2026-11-15T08:00:01Z"}
+    ],
+    "resources": [{"name": "cpu", "capacity": 16, "allocatable": 16, "taken": 8.5}],
+    "gpus": [
+        {
+            "index": 0,
+            "id": "GPU-8f4c",
+            "product": "NVIDIA H200",
+            "memory_mib": 143771,
+            "state": "leased",
+            "reason": None,
+            "job": "ann/mnist",
+        }
+    ],
+}
+_WAITING: JsonDict = {
+    "position": 1,
+    "namespace": "ann",
+    "name": "mnist",
+    "kind": "TrainJob",
+    "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
+    "reason": "WaitingForResources",
+    "sentence": "waiting for 2 GPUs: 1 of 2 free; first in the queue; starts when bob/large ends",
+    "since": "2026-11-15T20:00:00Z",
+    "priority": 0,
+    "requests": {"nvidia.com/gpu": 2},
+}
+
+
+class NodeCondition(BaseModel):
+    type: str
+    status: str
+    reason: str | None
+    message: str | None
+    since: str | None
+
+
+class NodeResource(BaseModel):
+    name: str
+    capacity: float = Field(description="CPUs in cores, memory in bytes, others as numbers.")
+    allocatable: float = Field(description="The part that Pods may request.")
+    taken: float | None = Field(description="Requested by Pods on it; null if the caller may not list all Pods.")
+
+
+class Gpu(BaseModel):
+    index: int
+    id: str
+    product: str | None
+    memory_mib: int | None
+    state: Literal["free", "leased", "held", "unhealthy"] = Field(description="held: by a process without a lease.")
+    reason: str | None = Field(description="Why it is held or unhealthy.")
+    job: str | None = Field(description="NAMESPACE/NAME of the job that has leased it.")
+
+
+class NodeDetail(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [_NODE]})
+
+    name: str
+    ready: bool
+    cordoned: bool = Field(description="It takes no new Pods.")
+    created_at: str
+    labels: dict[str, str]
+    conditions: list[NodeCondition]
+    resources: list[NodeResource]
+    gpus: list[Gpu]
+
+
+class Nodes(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"items": [_NODE]}]})
+
+    items: list[NodeDetail]
+
+
+class QueuedJob(BaseModel):
+    position: int | None = Field(description="From 1 on; null: it waits for something else than its turn, or unknown.")
+    namespace: str
+    name: str
+    kind: str | None = Field(description="null: a Pod or Job of no training job.")
+    uid: str | None
+    reason: str | None
+    sentence: str = Field(description="Why it waits, for people.")
+    since: str | None
+    priority: int | None
+    requests: dict[str, float] = Field(description="What it needs in addition to what it holds; CPUs in cores.")
+
+
+class Queue(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"whole": True, "items": [_WAITING]}]})
+
+    whole: bool = Field(description="It has the jobs of everybody; otherwise only those that the caller may read.")
+    items: list[QueuedJob] = Field(description="In the order in which they will start.")
