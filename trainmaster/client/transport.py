@@ -227,6 +227,11 @@ class _Connection(asyncio.Protocol):
     def complete(self) -> bool:
         return self._complete
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether the complete answer has been read; reading may be paused before."""
+        return self._complete and not self._pieces
+
     def close(self) -> None:
         self.reusable = False
         self._stop_gathering()
@@ -247,8 +252,9 @@ def _ask_for_signs_of_life(sock: socket.socket | None) -> None:
 class Stream:
     """An answer that is read while it arrives. Must be closed."""
 
-    def __init__(self, connection: _Connection, answer: HttpAnswer) -> None:
+    def __init__(self, connection: _Connection, answer: HttpAnswer, release: Callable[[_Connection], None]) -> None:
         self._connection = connection
+        self._release: Callable[[_Connection], None] | None = release
         self.answer = answer
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -262,7 +268,9 @@ class Stream:
         return b"".join([piece async for piece in self.pieces()])
 
     def close(self) -> None:
-        self._connection.close()
+        release, self._release = self._release, None
+        if release is not None:
+            release(self._connection)
 
 
 class Transport:
@@ -290,6 +298,7 @@ class Transport:
         self._server_name = server_name or self._host
         self._connect_seconds = connect_seconds
         self._idle: list[_Connection] = []
+        self._closed = False
         self._slots = asyncio.Semaphore(most)
 
     async def _connect(self) -> _Connection:
@@ -366,12 +375,21 @@ class Transport:
         connection.gather(gather_seconds)
         try:
             connection.send(payload, stream=True)
-            return Stream(connection, await connection.read_head())
+            return Stream(connection, await connection.read_head(), self._take_back)
         except BaseException:
             connection.close()
             raise
 
+    def _take_back(self, connection: _Connection) -> None:
+        """After a stream: a complete answer leaves a connection that can be used again."""
+        if connection.is_spent and connection.reusable and not connection.lost and not self._closed:
+            connection.gather(0.0)
+            self._idle.append(connection)
+        else:
+            connection.close()
+
     def close(self) -> None:
+        self._closed = True
         for connection in self._idle:
             connection.close()
         self._idle.clear()

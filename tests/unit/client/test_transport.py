@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 class Line:
-    reusable, lost, started = True, False, False
+    reusable, lost, started, is_spent = True, False, False, True
 
     def __init__(self, error: Exception | None = None, *, started: bool = False) -> None:
         self.error = error
@@ -72,6 +72,23 @@ def test_a_connection_that_has_died_is_replaced(error: Exception) -> None:
         await server.exchange(b"list", repeatable=True)
         stream = await server.open_stream(b"watch")
         assert (server.opened, stream.answer.status, first.closed) == (2, 200, True)
+
+    run_virtual(main())
+
+
+def test_a_stream_that_was_read_to_its_end_gives_its_connection_back() -> None:
+    async def main() -> None:
+        first, second = Line(), Line()
+        server = Server(first, second)
+        (await server.open_stream(b"log")).close()
+        stream = await server.open_stream(b"log")
+        assert (server.opened, first.closed) == (1, False)
+        first.is_spent = False
+        stream.close()
+        stream.close()
+        assert first.closed
+        await server.open_stream(b"log")
+        assert server.opened == 2
 
     run_virtual(main())
 

@@ -90,10 +90,13 @@ class FollowingSession:
         self._view.open()
         try:
             async with Scope("run") as scope:
-                scope.spawn(self._watch_trainjob(), name="run.trainjob")
+                if not self._model.screen.is_over:
+                    scope.spawn(self._watch_trainjob(), name="run.trainjob")
                 if self._attachment is None and await self._is_short(scope):
                     await self._read_lines(follow=False)
                     return Followed(FollowingEnd.OVER)
+                if self._model.screen.is_over:
+                    self._over.set()
                 scope.spawn(self._watch_pods(), name="run.pods")
                 reading = [scope.spawn(self._read_lines(), name="run.lines")]
                 if self._attachment is not None:
@@ -112,12 +115,13 @@ class FollowingSession:
     async def _is_short(self, scope: Scope) -> bool:
         """Whether the job is over within a moment. Until then only the job is followed, because opening all streams
         takes more CPU time than a short job."""
-        over = scope.spawn(self._over.wait(), name="run.short")
-        detach = scope.spawn(self.answers.detach.wait(), name="run.short.detach")
-        await asyncio.wait((over, detach), timeout=_SHORT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        detach.cancel()
         screen = self._model.screen
+        if not screen.is_over:
+            over = scope.spawn(self._over.wait(), name="run.short")
+            detach = scope.spawn(self.answers.detach.wait(), name="run.short.detach")
+            await asyncio.wait((over, detach), timeout=_SHORT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            over.cancel()
+            detach.cancel()
         if not screen.is_over:
             return False
         selector = f"{self._model.kind.pod_label}={screen.name}"
