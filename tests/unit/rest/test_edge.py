@@ -81,8 +81,8 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
         ready,
         HistoryService(None),
         explain,
-        explain,  # type: ignore[arg-type]  # as little as the others
-        explain,
+        explain,  # type: ignore[arg-type]  # nobody asks
+        explain,  # type: ignore[arg-type]  # nobody asks
         Streams(),
         Sources(clock),
         NewJobs(jobs, HistoryService(None), None),

@@ -25,6 +25,7 @@ from trainmaster.controllers.scheduler.queue_pass import SchedulingPass, Schedul
 from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name
+from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
@@ -130,7 +131,7 @@ def _judge_all(view: View, jobs: Mapping[str, TrainingJob]) -> Iterator[Object]:
     room = make_room(node, ledger)
     policy = read_node_policy(view.find(CONFIG_MAPS, NAMESPACE, NAME))
     look = SchedulingPass(view, ledger, Node(node), room, policy, to_the_end=True).run()
-    owners = _find_owners(view)
+    owners = _map_owners(view)
     for verdict in sorted(look.waiting, key=_get_place):
         if verdict.kind in (VerdictKind.WAITS, VerdictKind.STUCK):
             uid = verdict.gang.id.partition("/")[2]
@@ -138,12 +139,12 @@ def _judge_all(view: View, jobs: Mapping[str, TrainingJob]) -> Iterator[Object]:
             yield _build_verdict(verdict, job, describe(verdict, room, ledger.list_holders()))
 
 
-def _find_owners(view: View) -> dict[str, str]:
+def _map_owners(view: View) -> dict[str, str]:
     """By uid of a JobSet, that of its TrainJob."""
     owners = {}
     for jobset in view.list(JOB_SETS):
-        for reference in jobset["metadata"].get("ownerReferences") or ():
-            owners[jobset["metadata"]["uid"]] = reference["uid"]
+        for reference in JobSet(jobset).owners:
+            owners[jobset["metadata"]["uid"]] = str(reference["uid"])
     return owners
 
 
