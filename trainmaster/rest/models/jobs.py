@@ -32,6 +32,19 @@ _SUMMARY: JsonDict = {
     "labels": {"trainmaster.dev/user": "ann"},
 }
 
+_VERDICT: JsonDict = {
+    "attempt": 6,
+    "job": "node",
+    "worker": 1,
+    "pod": "ann-mnist-node-0-1-x2x2x",
+    "exit_code": 1,
+    "signal": "SIGKILL",
+    "reason": "Error",
+    "error": "ValueError: no data, at train.py:12 in step",
+    "last_words": "ValueError: no data",
+    "finished_at": "2026-11-15T20:05:00Z",
+}
+
 
 class Progress(BaseModel):
     """What the training code has reported (docs/progress.md)."""
@@ -107,23 +120,12 @@ class JobDetail(JobSummary):
                     "attempt": 1,
                     "restarts": 1,
                     "max_restarts": 6,
-                    "verdict": {
-                        "attempt": 6,
-                        "job": "node",
-                        "worker": 1,
-                        "pod": "ann-mnist-node-0-1-x2x2x",
-                        "exit_code": 1,
-                        "signal": "SIGKILL",
-                        "reason": "Error",
-                        "error": "ValueError: no data, at train.py:12 in step",
-                        "last_words": "ValueError: no data",
-                        "finished_at": "2026-11-15T20:05:00Z",
-                    },
+                    "verdict": _VERDICT,
                     "workers": [],
                     "started_at": "2026-11-15T20:04:00Z",
-                    "rerun_of": None,
-                    "git_commit": None,
-                    "code_digest": None,
+                    "rerun_of": "ann-first 0c9d2f6e-6a53-4d0c-8a39-5b1e7f6c2d11",
+                    "git_commit": "3f7bc166",
+                    "code_digest": "sha256:9f86d081884c7d65",
                     "deadline": {"seconds": 3600, "source": "TrainJob spec.activeDeadlineSeconds"},
                     "retention": {"seconds": 86400, "source": "installation ConfigMap trainmaster-policy"},
                 }
@@ -163,9 +165,9 @@ class JobAttempts(BaseModel):
                         {
                             "attempt": 0,
                             "began_at": "2026-11-15T20:00:00Z",
-                            "ended_at": None,
+                            "ended_at": "2026-11-15T20:04:00Z",
                             "workers": [],
-                            "verdict": None,
+                            "verdict": _VERDICT,
                         }
                     ],
                 }

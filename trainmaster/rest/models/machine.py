@@ -14,7 +14,7 @@ _NODE: JsonDict = {
     "created_at": "2026-11-15T08:00:00Z",
     "labels": {"kubernetes.io/arch": "amd64"},
     "conditions": [
-        {"type": "Ready", "status": "True", "reason": "Ready", "message": None, "since": "2026-11-15T08:00:01Z"}
+        {"type": "Ready", "status": "True", "reason": "Ready", "message": "it is", "since": "2026-11-15T08:00:01Z"}
     ],
     "resources": [{"name": "cpu", "capacity": 16, "allocatable": 16, "taken": 8.5}],
     "gpus": [
@@ -24,7 +24,7 @@ _NODE: JsonDict = {
             "product": "NVIDIA H200",
             "memory_mib": 143771,
             "state": "leased",
-            "reason": None,
+            "reason": "XID 79: it has fallen off the bus",
             "job": "ann/mnist",
         }
     ],
