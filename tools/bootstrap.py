@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".trainmaster-installed"
 PYTHON = VENV / "bin" / "python"
-EXTRAS = ("dev", "clients")
+EXTRAS = ("dev", "clients", "browser")
 """The optional dependencies that tests need."""
 
 # Measured: the environment takes 0.4 GB; Go's caches and the built programs take 6 GB the first time, the training

@@ -17,9 +17,12 @@ class NotAvailable(Exception):
     """The packages cannot be had; the text says why."""
 
 
-def unpack_packages(packages: Sequence[str], folder: Path, *, dependencies: bool = False, listed: bool = False) -> None:
-    """`dependencies`: with everything that the packages need, libc included, whatever the machine has. `listed`: leaves
-    a list of the packages, which is where scanners of images look for it."""
+def unpack_packages(
+    packages: Sequence[str], folder: Path, *, dependencies: bool = False, missing: bool = False, listed: bool = False
+) -> None:
+    """`dependencies`: with everything that the packages need, libc included, whatever the machine has. `missing`: with
+    what they need and the machine lacks. `listed`: leaves a list of the packages, which is where scanners of images
+    look for it."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         raise NotAvailable("this is no Debian (apt-get and dpkg-deb are needed)")
     work = folder / ".apt"
@@ -30,6 +33,7 @@ def unpack_packages(packages: Sequence[str], folder: Path, *, dependencies: bool
     if dependencies:
         (work / "status").touch()
         apt += ["-o", f"Dir::State::status={work / 'status'}"]
+    if dependencies or missing:
         fetch = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
     else:
         fetch = ["download", *packages]

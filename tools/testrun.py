@@ -51,6 +51,7 @@ RUN_ORDER = (
     "node",
     "crash",
     "e2e",
+    "browser",
     "wire",
     "kube",
     "cluster",
@@ -59,6 +60,7 @@ PRECEDENCE = (
     "cluster",
     "kube",
     "crash",
+    "browser",
     "e2e",
     "wire",
     "attacks",
@@ -74,15 +76,17 @@ PRECEDENCE = (
 QUICK = (STATIC, "unit")
 LANE_ORDER = (
     *(STATIC, "kube", "sim", "attacks", "wire", "node", "e2e"),
-    *("flow", "cluster", "unit", "bad_input", "crash", "contract", "golden"),
+    *("flow", "browser", "cluster", "unit", "bad_input", "crash", "contract", "golden"),
 )
 """The order in which lanes take tiers: mostly the longest first, so that all lanes end at about the same time."""
 LANES = 3
-REAL = ("attacks", "node", "crash", "e2e", "wire", "kube", "cluster")
+REAL = ("attacks", "node", "crash", "e2e", "browser", "wire", "kube", "cluster")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5
 """With more failures than this, nothing is retried."""
 
+SKIPPED = 77
+"""Exit status of a static step whose tool is not there; what it prints says why."""
 STATIC_STEPS = (
     ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
     ("lint", ["-m", "ruff", "check", "--quiet", "."]),
@@ -91,6 +95,7 @@ STATIC_STEPS = (
         "imports",
         ["-c", "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"],
     ),
+    ("page types", ["tools/page_types.py"]),
 )
 
 
@@ -146,12 +151,16 @@ def run_static(out: TextIO) -> Outcome:
     for name, arguments in STATIC_STEPS:
         step = time.monotonic()
         done = run_scrubbed([sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode:
+        word = "ok"
+        if done.returncode == SKIPPED:
+            word = "skipped"
+            outcome.skips.append((name, done.stdout.strip()))
+        elif done.returncode:
+            word = "FAILED"
             print(done.stdout, file=out)
             outcome.failed += 1
         else:
             outcome.passed += 1
-        word = "FAILED" if done.returncode else "ok"
         print(f"{name}: {word} ({time.monotonic() - step:.1f} s)", file=out, flush=True)
     outcome.seconds = time.monotonic() - began
     return outcome

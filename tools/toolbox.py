@@ -5,7 +5,7 @@ newest kubectl, kubelet, containerd, kube-proxy and CoreDNS, the JobSet, Trainer
 training-operator, the coscheduling scheduler, kwok, Helm and a client with their types (built from the versions pinned
 in tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
 not installed); Debian's promtool and what real Pods are made of (`tools/pod_root.py`); the training frameworks
-(`tools/frameworks.py`); the setuptools that builds releases.
+(`tools/frameworks.py`); Chromium for the dashboard (`tools/browser.py`); the setuptools that builds releases.
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support (find
 only: a test never builds). Standard library only.
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from tools import frameworks, pod_root  # noqa: E402  (run as a script, the root is not on the path)
+from tools import browser, frameworks, pod_root  # noqa: E402  (run as a script, the root is not on the path)
 from tools.cache import Cache, cache_root, content_hash  # noqa: E402
 from tools.debian import NotAvailable, unpack_packages  # noqa: E402
 
@@ -182,6 +182,12 @@ class Toolbox:
     def find_promtool(self) -> Path | None:
         return self._find_debian("promtool", DEBIAN_PROMTOOL, "promtool")
 
+    def find_browser(self) -> browser.Browser | None:
+        return browser.find_browser(self.cache)
+
+    def find_axe(self) -> Path | None:
+        return browser.find_axe(self.cache)
+
     def find_root(self, name: str) -> Path | None:
         """One of the roots of tools/pod_root.py."""
         return self.cache.find(name, content_hash(pod_root.list_ingredients(name)))
@@ -208,6 +214,8 @@ class Toolbox:
             "debian-kubectl": self.ensure_debian_kubectl,
             "promtool": self.ensure_promtool,
             "setuptools": self.ensure_build_backend,
+            browser.CHROMIUM: self.ensure_browser,
+            "axe-core": self.ensure_axe,
             pod_root.NODE_ROOT: lambda: self.ensure_root(pod_root.NODE_ROOT),
             pod_root.IMAGE_ROOT: lambda: self.ensure_root(pod_root.IMAGE_ROOT),
         }
@@ -276,6 +284,18 @@ class Toolbox:
 
     def ensure_promtool(self) -> Path:
         return self._ensure_debian("promtool", DEBIAN_PROMTOOL, "promtool")
+
+    def ensure_browser(self) -> Path:
+        try:
+            return browser.ensure_browser(self.cache, self.say).program
+        except NotAvailable as error:
+            raise Unavailable(str(error)) from None
+
+    def ensure_axe(self) -> Path:
+        try:
+            return browser.ensure_axe(self.cache)
+        except browser.NotFetched as error:
+            raise Unavailable(str(error)) from None
 
     def _ensure_debian(self, tool: str, package: str, program: str) -> Path:
         def make(folder: Path) -> None:

@@ -28,6 +28,7 @@ _TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
+    ".LICENSE": "text/plain; charset=utf-8",
     ".md": "text/plain; charset=utf-8",
     ".ts": "text/plain; charset=utf-8",
     ".png": "image/png",

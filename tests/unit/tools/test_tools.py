@@ -185,8 +185,8 @@ def test_without_venv_an_ordinary_user_gets_one_sentence(monkeypatch: pytest.Mon
     ("installed", "wanted", "installs"),
     [
         pytest.param(None, (), ".", id="the demo installs what users need"),
-        pytest.param(None, bootstrap.EXTRAS, ".[dev,clients]", id="the tests install their tools"),
-        pytest.param((), bootstrap.EXTRAS, ".[dev,clients]", id="the tests after the demo"),
+        pytest.param(None, bootstrap.EXTRAS, ".[dev,clients,browser]", id="the tests install their tools"),
+        pytest.param((), bootstrap.EXTRAS, ".[dev,clients,browser]", id="the tests after the demo"),
         pytest.param((), (), "", id="the demo again"),
         pytest.param(bootstrap.EXTRAS, (), "", id="the demo after the tests"),
         pytest.param(bootstrap.EXTRAS, bootstrap.EXTRAS, "", id="the tests again"),

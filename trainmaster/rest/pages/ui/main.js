@@ -1,3 +1,85 @@
-// The dashboard. For now it only says who is there.
-const main = document.getElementById("app");
-if (main) main.textContent = "Trainmaster";
+// Begins the page: logs in, and shows the page of the address.
+import { html, render, useEffect, useRef, useState } from "./html.js";
+import { t } from "./lib/i18n.js";
+import { route } from "./lib/router.js";
+import { loadSession, logIn, refreshServer, session, takeLink } from "./lib/session.js";
+import { useShortcuts } from "./lib/shortcuts.js";
+import { mode } from "./lib/stream.js";
+import { HistoryPage } from "./pages/history.js";
+import { JobPage } from "./pages/job.js";
+import { JobsPage } from "./pages/jobs.js";
+import { LoginPage, UnreachablePage } from "./pages/login.js";
+import { OverviewPage } from "./pages/overview.js";
+import { RuntimesPage } from "./pages/runtimes.js";
+import { Loading } from "./parts/basics.js";
+import { Header, Notices } from "./parts/header.js";
+import { Help } from "./parts/help.js";
+import { Toasts } from "./parts/toasts.js";
+
+const REFRESH_MS = 5 * 60_000;
+
+/** @type {Record<string, () => unknown>} */
+const PAGES = { "": OverviewPage, jobs: JobsPage, job: JobPage, history: HistoryPage, runtimes: RuntimesPage };
+
+function Page() {
+  const { status } = session.value;
+  if (status === "unknown") return html`<main><${Loading} /></main>`;
+  if (status === "out") return html`<${LoginPage} />`;
+  if (status === "unreachable") return html`<${UnreachablePage} />`;
+  return html`<${Inside} />`;
+}
+
+function Inside() {
+  const [isHelping, setHelping] = useState(false);
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  const place = route.value.path.join("/");
+  const first = useRef(place);
+  useShortcuts({ "?": () => setHelping(true) });
+  const last = useRef(mode.value);
+  useEffect(() => {
+    // A server that comes back may be another version.
+    if (last.current === "lost" && mode.value === "live") refreshServer();
+    last.current = mode.value;
+  }, [mode.value]);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || refreshServer(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, []);
+  useEffect(() => {
+    // Another page is like a new document: read from its beginning.
+    if (place !== first.current) main.current?.focus();
+    first.current = place;
+  }, [place]);
+  const name = route.value.path[0] ?? "";
+  const Shown = (Object.hasOwn(PAGES, name) && PAGES[name]) || NoPage;
+  /** @param {Event} event */
+  const skip = (event) => {
+    event.preventDefault();
+    main.current?.focus();
+  };
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>${t("skip")}</a>
+    <${Header} />
+    <${Notices} />
+    <main id="main" ref=${main} tabindex="-1"><${Shown} key=${place} /></main>
+    <${Toasts} />
+    ${isHelping ? html`<${Help} onClose=${() => setHelping(false)} />` : null}
+  `;
+}
+
+function NoPage() {
+  return html`<h1>${t("nopage")}</h1><p>${t("nopage.text")} <a href="#/">${t("page.overview")}</a>, <a href="#/jobs">${t("page.jobs")}</a></p>`;
+}
+
+/** @returns {boolean} whether the address has a link to log in with */
+function enter() {
+  const link = takeLink();
+  if (link) logIn({ link });
+  return Boolean(link);
+}
+
+// A link may also be opened in a tab that shows the page already.
+window.addEventListener("hashchange", enter);
+if (!enter()) loadSession();
+const root = document.getElementById("page");
+if (root) render(html`<${Page} />`, root);

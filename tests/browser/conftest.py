@@ -1,0 +1,67 @@
+"""One server with jobs and one browser for all tests of the dashboard. Without Chromium the tests are skipped."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser import jobs
+from tests.browser.desk import Desk, People, launch, read_owner_token
+from tests.support.clients import Raw
+from tests.support.server import start_server
+from tools.browser import CHROMIUM
+from tools.toolbox import Toolbox
+
+
+# Of this package only: as long as it is there, this thread has a running event loop.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    toolbox = Toolbox()
+    found = toolbox.find_browser()
+    if found is None:
+        pytest.skip(toolbox.why_missing(CHROMIUM))
+    with sync_playwright() as driver:
+        program = launch(driver, found)
+        yield program
+        program.close()
+
+
+@pytest.fixture(scope="package")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with start_server(tmp_path_factory.mktemp("dashboard") / "home") as server:
+        token = read_owner_token(server.home)
+        context = ssl.create_default_context(cafile=str(server.ca))
+        kube, rest = Raw(server.url, context, token), Raw(server.rest_url, context, token)
+        desk = Desk(server, kube, rest, {"owner": token})
+        jobs.submit_all(kube)
+        desk.add_tenant("ann")
+        yield desk
+        desk.end_jobs()
+        kube.close()
+        rest.close()
+
+
+@pytest.fixture(scope="package")
+def all_people(browser: Browser, desk: Desk) -> People:
+    return People(browser, desk)
+
+
+@pytest.fixture
+def people(all_people: People) -> Iterator[People]:
+    """No page may write an error to the console, break its policy, or ask another server."""
+    yield all_people
+    assert all_people.close() == []
+
+
+@pytest.fixture(scope="package")
+def axe() -> str:
+    """The script that finds mistakes of accessibility."""
+    toolbox = Toolbox()
+    path: Path | None = toolbox.find_axe()
+    if path is None:
+        pytest.skip(toolbox.why_missing("axe-core"))
+    return path.read_text()

@@ -1,0 +1,165 @@
+"""A server with jobs, and people in front of its dashboard: owner, tenant, read-only."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, StorageState
+
+from tests.support.clients import Raw
+from tests.support.server import ServerProcess
+from tools.browser import Browser as InstalledBrowser
+
+PATIENCE = 60.0
+PAUSE = 0.1
+
+
+@dataclass
+class Desk:
+    server: ServerProcess
+    kube: Raw
+    rest: Raw
+    """As the owner."""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Of `owner` and tenants."""
+
+    @property
+    def page_url(self) -> str:
+        """Of the door without TLS."""
+        return str(self.server.info["dashboard"]["url"])
+
+    def connect(self, token: str) -> Raw:
+        return Raw(self.server.rest_url, ssl.create_default_context(cafile=str(self.server.ca)), token)
+
+    def make_link(self, who: str, *, read_only: bool = False) -> str:
+        """The address that `trainmaster dashboard` prints."""
+        rest = self.connect(self.tokens[who])
+        try:
+            link = rest.create("/api/v1/login-links", {"read_only": read_only})["link"]
+        finally:
+            rest.close()
+        return f"{self.page_url}#/login?link={link}"
+
+    def add_tenant(self, name: str) -> None:
+        made = self.rest.create("/api/v1/tenants", {"name": name, "without_walls": True})
+        self.tokens[name] = made["token"]
+
+    def read_job(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.rest.get(f"/api/v1/jobs/{name}?namespace=default")
+        return found
+
+    def wait_for(self, name: str, is_reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE
+        while not is_reached(job := self.read_job(name)):
+            assert time.monotonic() < deadline, job
+            time.sleep(PAUSE)
+        return job
+
+    def end_jobs(self) -> None:
+        """Programs outlive their server, so they have to end before it."""
+        for job in self.rest.get("/api/v1/jobs?limit=500")["items"]:
+            self.rest.delete(f"/api/v1/jobs/{job['name']}?namespace={job['namespace']}&kind={job['kind']}")
+        deadline = time.monotonic() + PATIENCE
+        while pods := self.kube.get("/api/v1/pods")["items"]:
+            left = [pod["metadata"]["name"] for pod in pods if pod["metadata"]["namespace"] != "kubeflow-system"]
+            if not left:
+                return
+            assert time.monotonic() < deadline, left
+            time.sleep(PAUSE)
+
+    def find_address(self, name: str) -> str:
+        """Of the job's page, as a fragment."""
+        return f"#/job/default/{name}/{self.read_job(name)['uid']}"
+
+
+def launch(driver: Playwright, found: InstalledBrowser) -> Browser:
+    """Chromium's own sandbox needs privileges that test machines rarely give; the pages are ours."""
+    environ: dict[str, str | float | bool] = {**os.environ, **found.environ}
+    return driver.chromium.launch(executable_path=found.program, env=environ, chromium_sandbox=False)
+
+
+def read_owner_token(home: Path) -> str:
+    return (home / "pki" / "owner.token").read_text().strip()
+
+
+_REPORT_POLICY = """
+document.addEventListener("securitypolicyviolation", (event) => console.error("POLICY", event.violatedDirective));
+window.alert = (text) => console.error("ALERT", text);
+"""
+
+
+@dataclass
+class Watch:
+    """What a page must not do."""
+
+    origin: str
+    complaints: list[str] = field(default_factory=list)
+
+    def attach(self, page: Page) -> None:
+        page.on("console", lambda message: self._note_message(message.type, message.text))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("request", lambda request: self._note_request(request.url))
+
+    def _note_message(self, kind: str, text: str) -> None:
+        # Answers such as 404 are expected here and there; the browser names them in the console.
+        if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
+            self.complaints.append(f"console: {text}")
+
+    def _note_request(self, url: str) -> None:
+        if not url.startswith((self.origin, "blob:", "data:")):
+            self.complaints.append(f"request to another origin: {url}")
+
+
+@dataclass
+class People:
+    """Opens pages, each person logged in once."""
+
+    browser: Browser
+    desk: Desk
+    watches: list[Watch] = field(default_factory=list)
+    contexts: list[BrowserContext] = field(default_factory=list)
+    known: dict[tuple[str, bool], StorageState] = field(default_factory=dict)
+
+    def open(
+        self, address: str = "#/", who: str = "owner", *, read_only: bool = False, width: int = 1440, **options: Any
+    ) -> Page:
+        """`options`: of the browser's context, such as `locale` and `color_scheme`."""
+        page = self.open_stranger(width=width, storage_state=self._log_in(who, read_only), **options)
+        page.goto(self.desk.page_url + address)
+        page.locator("header.top").wait_for()
+        return page
+
+    def open_stranger(self, *, width: int = 1440, base: str = "", **options: Any) -> Page:
+        """A page of somebody who is not logged in; no address is opened yet."""
+        wanted = {"locale": "en-US", "timezone_id": "Asia/Seoul", **options}
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, **wanted)
+        context.add_init_script(_REPORT_POLICY)
+        self.contexts.append(context)
+        watch = Watch((base or self.desk.page_url).removesuffix("ui/"))
+        self.watches.append(watch)
+        context.on("page", watch.attach)
+        return context.new_page()
+
+    def _log_in(self, who: str, read_only: bool) -> StorageState:
+        key = who, read_only
+        if key not in self.known:
+            page = self.open_stranger()
+            page.goto(self.desk.make_link(who, read_only=read_only))
+            page.locator("header.top").wait_for()
+            self.known[key] = page.context.storage_state()
+        return self.known[key]
+
+    def close(self) -> list[str]:
+        """Closes all pages of a test; what they complained about."""
+        for context in self.contexts:
+            context.close()
+        found = [complaint for watch in self.watches for complaint in watch.complaints]
+        self.contexts.clear()
+        self.watches.clear()
+        return found

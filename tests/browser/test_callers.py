@@ -1,0 +1,57 @@
+"""What a tenant and a read-only login see, and what they are not offered."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser import jobs
+from tests.browser.desk import Desk, People
+
+pytestmark = pytest.mark.browser
+
+PAGES = ("#/", "#/jobs", "#/history", "#/runtimes")
+
+
+def test_a_tenant_sees_nothing_of_others(people: People, desk: Desk) -> None:
+    uid = desk.read_job(jobs.TALKER)["uid"]
+    for address in (*PAGES, "#/jobs?ns=default", "#/history?ns=default", f"#/job/default/{jobs.TALKER}/{uid}"):
+        page = people.open(address, who="ann")
+        expect(page.locator(".empty:not([aria-live]), tbody tr, .problem, .counts").first).to_be_visible()
+        text = page.get_by_role("main").inner_text()
+        assert jobs.DOOMED not in text
+        assert jobs.WAITING not in text
+        assert "gradients" not in text
+
+
+def test_a_tenant_has_jobs_and_a_quota(people: People, desk: Desk) -> None:
+    rest = desk.connect(desk.tokens["ann"])
+    code = "import time; print('my own'); time.sleep(600)"
+    rest.create("/api/v1/jobs", {"name": "mine", "runtime": "plain", "code": code})
+    page = people.open("#/", who="ann")
+    expect(page.get_by_role("link", name="ann/mine").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Quota")).to_be_visible()
+    page.get_by_role("link", name="ann/mine").first.click()
+    expect(page.get_by_role("log")).to_contain_text("my own")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete 1 job").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 of 1 done")
+    rest.close()
+
+
+def test_a_read_only_login_is_offered_nothing_that_changes(people: People, desk: Desk) -> None:
+    page = people.open("#/jobs", read_only=True)
+    expect(page.get_by_text("Read-only")).to_be_visible()
+    expect(page.locator("td.col-name a").first).to_be_visible()
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    page.goto(desk.page_url + desk.find_address(jobs.TALKER))
+    expect(page.get_by_role("heading", name=jobs.TALKER)).to_be_visible()
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+
+
+def test_a_revoked_token_ends_the_page(people: People, desk: Desk) -> None:
+    desk.add_tenant("bob")
+    page = people.open("#/jobs", who="bob")
+    expect(page.locator(".connection")).to_have_text("Live")
+    desk.rest.create("/api/v1/tenants/bob/rotate", {})
+    expect(page.get_by_role("heading", name="With a link")).to_be_visible(timeout=15_000)

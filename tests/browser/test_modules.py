@@ -1,0 +1,223 @@
+"""The page's modules that only compute, in the browser that runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.browser.desk import Desk, People
+
+pytestmark = pytest.mark.browser
+
+Run = Callable[..., Any]
+STREAM = (
+    'retry: 1000\n\nid: 1\nevent: row\ndata: {"a":"한"}\n\n:\n\n'
+    "id: 2\r\nevent: log\r\ndata: x\r\ndata: y\r\n\r\ndata: z\n\n"
+)
+
+
+@pytest.fixture
+def run(people: People, desk: Desk) -> Run:
+    """Runs the body of a function, in which `m` is a module and `v` a value."""
+    page = people.open_stranger()
+    page.goto(desk.page_url)
+    tree = page.locator("script[type=module]").get_attribute("src")
+    assert tree is not None
+    folder = tree.removesuffix("main.js")
+
+    def call(module: str, body: str, value: Any = None) -> Any:
+        address = json.dumps(f"./{folder}{module}")
+        return page.evaluate(f"async (v) => {{ const m = await import({address}); {body} }}", value)
+
+    return call
+
+
+def test_a_stream_may_be_cut_anywhere(run: Run) -> None:
+    want = [["1", "row", '{"a":"한"}'], ["2", "log", "x\ny"], ["", "message", "z"]]
+    body = """
+      const cuts = [];
+      for (let at = 0; at <= v.length; at += 1) {
+        const reader = new m.EventReader();
+        const found = [...reader.push(v.slice(0, at)), ...reader.push(v.slice(at))];
+        cuts.push(JSON.stringify(found.map((one) => [one.id, one.event, one.data])));
+      }
+      return [...new Set(cuts)].map(JSON.parse);
+    """
+    assert run("lib/sse.js", body, STREAM) == [want]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("a\x1b[1;31mb\x1b[0mc", [["a", ""], ["b", "bold ansi-red"], ["c", ""]], id="colours"),
+        pytest.param("\x1b[38;5;196mx\x1b[39my", [["x", "ansi-red"], ["y", ""]], id="256 colours"),
+        pytest.param("\x1b[38;2;20;200;30mx", [["x", "ansi-green"]], id="millions of colours"),
+        pytest.param("\x1b[48;5;0m\x1b[30mx", [["x", "ansi-black"]], id="no ground of its own"),
+        pytest.param("a\x1b[2Kb\x1b[1Ac", [["a", ""], ["b", ""], ["c", ""]], id="movements of the cursor"),
+        pytest.param(
+            "a\x00\x7f\u202e", [["a", ""], ["␀", "control"], ["␡", "control"], ["<U+202E>", "control"]], id="controls"
+        ),
+        pytest.param("\x1b]8;;x\x07", [["␛", "control"], ["]8;;x", ""], ["␇", "control"]], id="other sequences"),
+        pytest.param("a\tb", [["a\tb", ""]], id="a tab"),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_what_a_program_prints_becomes_pieces(run: Run, text: str, want: list[list[str]]) -> None:
+    assert run("lib/log_text.js", "return m.parseLine(v).map((one) => [one.text, one.style]);", text) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("10 %\r20 %\r30 %", "30 %", id="the last of many"),
+        pytest.param("10 %\r20 %\r", "20 %", id="with a return at the end"),
+        pytest.param("plain", "plain", id="none"),
+        pytest.param("\r\r", "", id="nothing else"),
+    ],
+)
+def test_a_line_that_is_written_again_shows_its_last_form(run: Run, text: str, want: str) -> None:
+    assert run("lib/log_text.js", "return m.collapseReturns(v);", text) == want
+
+
+def test_what_is_sought_is_marked_across_colours(run: Run) -> None:
+    body = 'return m.markSought(m.parseLine(v), "error").map((one) => [one.text, one.style.trim()]);'
+    want = [["an ", ""], ["Er", "ansi-red sought"], ["ror", "sought"], [", ", ""], ["error", "sought"]]
+    assert run("lib/log_text.js", body, "an \x1b[31mEr\x1b[0mror, error") == want
+
+
+def test_heights_say_where_a_row_is_and_which_row_is_there(run: Run) -> None:
+    body = """
+      const heights = new m.Heights();
+      for (let index = 0; index < 2000; index += 1) heights.push(1 + (index % 7));
+      heights.set(700, 1000);
+      const gone = heights.dropFirst(300);
+      const wrong = [];
+      for (let index = 0; index < heights.count; index += 1) {
+        const top = heights.findTop(index);
+        const bottom = top + heights.get(index) - 1;
+        if (heights.findIndex(top) !== index || heights.findIndex(bottom) !== index) wrong.push(index);
+      }
+      return { wrong, gone, total: heights.total, last: heights.findIndex(1e9), sum: heights.findTop(heights.count) };
+    """
+    found = run("lib/heights.js", body)
+    assert found["wrong"] == []
+    assert found["gone"] == sum(1 + index % 7 for index in range(300))
+    assert found["total"] == found["sum"]
+    assert found["last"] == 1699
+
+
+LOG = """
+  const line = (number, attempt = 0) => {
+    const time = `2026-11-15T20:00:00.${String(number).padStart(9, "0")}Z`;
+    return { attempt, job: "node", worker: 0, container: "node", time, text: `line ${number}` };
+  };
+  const range = (from, to) => Array.from({ length: to - from }, (_, index) => line(from + index));
+  const log = new m.LogLines();
+  const name = (one) => one.kind === "line" ? one.text.slice(5) : one.kind + one.attempt;
+  const show = () => log.entries.map(name).join(" ");
+"""
+
+
+def test_answers_that_overlap_add_only_what_is_new(run: Run) -> None:
+    body = f"""{LOG}
+      log.take("snapshot", {{ lines: range(0, 3) }});
+      log.take("snapshot", {{ lines: range(1, 5) }});
+      log.take("snapshot", {{ lines: range(3, 5) }});
+      const before = show();
+      log.take("snapshot", {{ lines: range(9, 11) }});
+      return [before, show()];
+    """
+    assert run("lib/log_lines.js", body) == ["0 1 2 3 4", "9 10"]
+
+
+def test_earlier_lines_stand_before_what_is_there(run: Run) -> None:
+    body = f"""{LOG}
+      log.take("log", {{ lines: range(5, 8) }});
+      log.prepend(range(2, 8), true);
+      return [show(), log.start, log.hasEarlier.value];
+    """
+    assert run("lib/log_lines.js", body) == ["2 3 4 5 6 7", -3, True]
+
+
+def test_each_attempt_is_marked_once(run: Run) -> None:
+    body = f"""{LOG}
+      log.take("log", {{ lines: [line(1), line(2, 1)] }});
+      log.take("mark", {{ kind: "attempt", attempt: 2, text: "attempt 2" }});
+      log.take("mark", {{ kind: "attempt", attempt: 2, text: "attempt 2" }});
+      log.take("log", {{ lines: [line(3, 2), line(4, 1), line(5, 2)] }});
+      return show();
+    """
+    assert run("lib/log_lines.js", body) == "1 attempt1 2 attempt2 3 4 5"
+
+
+ROWS = """
+  const columns = ["namespace", "name", "uid", "state", "created_at", "labels", "deleting"];
+  const row = (number) =>
+    ["ns", `job-${number}`, `u${number}`, "Running", `2026-11-15T20:00:0${number}Z`, { team: "a" }, false];
+  const rows = new m.JobRows();
+  const show = () => m.sortRows(rows.list(), "name").map((one) => one.name.slice(4)).join(" ");
+"""
+
+
+def test_rows_that_do_not_come_again_are_forgotten_when_all_have_come(run: Run) -> None:
+    body = f"""{ROWS}
+      rows.take("rows", {{ columns, rows: [row(1), row(2), row(3)] }});
+      rows.take("synced", {{ count: 3 }});
+      rows.take("gone", {{ uid: "u2" }});
+      rows.take("row", {{ row: row(4) }});
+      const first = show();
+      rows.take("reset", {{}});
+      rows.take("rows", {{ columns, rows: [row(4), row(5)] }});
+      const between = show();
+      rows.take("synced", {{ count: 2 }});
+      return [first, between, show()];
+    """
+    assert run("lib/job_rows.js", body) == ["1 3 4", "1 3 4 5", "4 5"]
+
+
+def test_ten_thousand_jobs_are_searched_and_sorted(run: Run) -> None:
+    body = """
+      const all = Array.from({ length: 10000 }, (_, n) => ({
+        namespace: "ns", name: `job-${n}`, kind: "TrainJob", uid: `u${n}`, user: n % 2 ? "ann" : "bob",
+        runtime: "plain", state: ["Running", "Failed"][n % 2], created_at: new Date(n * 1000).toISOString(),
+        labels: { "__proto__": "x", team: String(n % 3) } }));
+      const filter = { q: "JOB-99 ann", states: ["Failed"], labels: ["team=0"] };
+      return m.filterRows(m.sortRows(all, "-created"), filter, Date.now()).map((row) => row.name);
+    """
+    want = [f"job-{n}" for n in (99, *range(990, 1000), *range(9900, 10000)) if n % 2 and n % 3 == 0]
+    assert run("lib/job_rows.js", body) == list(reversed(want))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param("500m", 0.5, id="thousandths"),
+        pytest.param("2Gi", 2**31, id="powers of two"),
+        pytest.param("1e3", 1000, id="exponents"),
+        pytest.param("64", 64, id="plain"),
+        pytest.param("much", None, id="no amount"),
+    ],
+)
+def test_amounts_of_kubernetes_are_read(run: Run, text: str, want: float | None) -> None:
+    body = "const found = m.parseQuantity(v); return Number.isNaN(found) ? null : found;"
+    assert run("lib/quantity.js", body, text) == want
+
+
+def test_addresses_are_read_as_they_are_built(run: Run) -> None:
+    body = """
+      const address = m.buildAddress(["job", "ns", "a/b c", "<x>"], { q: "ü&=", state: ["A", "B"], none: null });
+      const { path, query } = m.parseRoute(address);
+      return [path, query.get("q"), query.getAll("state"), query.has("none")];
+    """
+    assert run("lib/router.js", body) == [["job", "ns", "a/b c", "<x>"], "ü&=", ["A", "B"], False]
+
+
+def test_preferences_of_another_version_do_no_harm(run: Run) -> None:
+    body = "return v.map((text) => m.parsePreferences(text));"
+    found = run("lib/preferences.js", body, [None, "[]", "{", '{"theme":"pink","zone":"utc","hidden":[1]}'])
+    assert [one["theme"] for one in found] == ["system"] * 4
+    assert [one["zone"] for one in found] == ["local"] * 3 + ["utc"]
+    assert found[3]["hidden"] == []

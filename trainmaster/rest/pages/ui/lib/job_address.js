@@ -1,0 +1,20 @@
+// The addresses of jobs in this page, and how the stream names them.
+import { buildAddress } from "./router.js";
+
+/**
+ * @param {{namespace: string, name: string, uid: string, kind: string}} job
+ * @param {Record<string, string | null>} [query]
+ */
+export function buildJobAddress(job, query = {}) {
+  const kind = job.kind === "TrainJob" ? null : job.kind;
+  return buildAddress(["job", job.namespace, job.name, job.uid], { kind, ...query });
+}
+
+/**
+ * @param {"job" | "log"} subject
+ * @param {{namespace: string, name: string, kind: string}} job
+ */
+export function buildTopic(subject, job) {
+  const kind = job.kind ? `${job.kind}/` : "";
+  return `${subject}:${job.namespace}/${kind}${job.name}`;
+}

@@ -1,0 +1,70 @@
+// What a stream would have sent, asked for once: for tabs that have no stream.
+import { ApiProblem, get } from "./api.js";
+
+/** @typedef {{event: string, data: Record<string, unknown>}} Asked */
+
+const PAGE = 500;
+export const TAIL_LINES = 5_000;
+
+/**
+ * @param {string} topic
+ * @param {import("./api.js").Query} query
+ * @param {AbortSignal} signal
+ * @returns {Promise<Asked[]>} `snapshot` replaces everything that was known
+ */
+export async function pollTopic(topic, query, signal) {
+  const [subject = "", ...rest] = topic.split(":");
+  const parts = rest.join(":").split("/");
+  try {
+    if (subject === "jobs") return [await listJobs(query, signal)];
+    if (subject === "job") return [await readJob(parts, signal)];
+    if (subject === "log") return [await readLog(parts, query, signal)];
+    return [];
+  } catch (error) {
+    if (!(error instanceof ApiProblem) || error.isUnreachable || error.status === 401 || error.status === 429) throw error;
+    return [{ event: "problem", data: { status: error.status, detail: error.message, hint: error.hint } }];
+  }
+}
+
+/**
+ * @param {import("./api.js").Query} query
+ * @param {AbortSignal} signal
+ */
+async function listJobs(query, signal) {
+  const jobs = [];
+  let next = "";
+  do {
+    const page = await get("jobs", { namespace: query.namespace, limit: PAGE, continue: next }, signal);
+    jobs.push(...page.items);
+    next = page.continue ?? "";
+  } while (next);
+  return { event: "snapshot", data: { jobs } };
+}
+
+/** @param {string[]} parts NS/NAME or NS/KIND/NAME */
+export function splitReference(parts) {
+  const [namespace = "", second = "", third] = parts;
+  return third === undefined ? { namespace, kind: "", name: second } : { namespace, kind: second, name: third };
+}
+
+/**
+ * @param {string[]} parts
+ * @param {AbortSignal} signal
+ */
+async function readJob(parts, signal) {
+  const { namespace, kind, name } = splitReference(parts);
+  const job = await get(`jobs/${encodeURIComponent(name)}`, { namespace, kind }, signal);
+  return { event: "detail", data: { job } };
+}
+
+/**
+ * @param {string[]} parts
+ * @param {import("./api.js").Query} query
+ * @param {AbortSignal} signal
+ */
+async function readLog(parts, query, signal) {
+  const { namespace, kind, name } = splitReference(parts);
+  const wanted = { namespace, kind, worker: query.worker, tail_lines: TAIL_LINES };
+  const { lines } = await get(`jobs/${encodeURIComponent(name)}/logs`, wanted, signal);
+  return { event: "snapshot", data: { lines } };
+}

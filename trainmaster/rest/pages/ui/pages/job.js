@@ -1,0 +1,168 @@
+// One job: what it does and why, how it failed, its ranks, logs and events. A deleted job's record fills the same page.
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
+import { get } from "../lib/api.js";
+import { t } from "../lib/i18n.js";
+import { buildJobAddress, buildTopic } from "../lib/job_address.js";
+import { getShownState } from "../lib/job_rows.js";
+import { countAttempts, JobState } from "../lib/job_state.js";
+import { LogLines } from "../lib/log_lines.js";
+import { TAIL_LINES } from "../lib/polling.js";
+import { changeQuery, navigate, route } from "../lib/router.js";
+import { isReadOnly } from "../lib/session.js";
+import { useStream } from "../lib/stream.js";
+import { showProblem } from "../lib/toasts.js";
+import { isApplicable, VERBS } from "../lib/verbs.js";
+import { Empty, Given, Loading, Problem, State } from "../parts/basics.js";
+import { Events } from "../parts/events.js";
+import { Explanation } from "../parts/explanation.js";
+import { Facts } from "../parts/job_facts.js";
+import { LogView } from "../parts/log_view.js";
+import { Ranks } from "../parts/ranks.js";
+import { Verdict } from "../parts/verdict.js";
+import { VerbDialog } from "../parts/verb_dialog.js";
+
+/** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
+/** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
+
+const TABS = ["logs", "ranks", "events"];
+
+export function JobPage() {
+  const [, namespace = "", name = "", uid = ""] = route.value.path;
+  const { query } = route.value;
+  const kind = query.get("kind") ?? "";
+  const job = useMemo(() => new JobState(namespace, uid), []);
+  const lines = useMemo(() => new LogLines(), []);
+  const tab = TABS.includes(query.get("tab") ?? "") ? (query.get("tab") ?? "") : "logs";
+  const live = job.live.value;
+  const record = job.record.value;
+  const data = live ?? record;
+  useJobStream(job, lines, { namespace, name, kind }, tab);
+  useEffect(() => {
+    document.title = `${name} · Trainmaster`;
+  });
+  useEffect(() => {
+    if (live && !uid) navigate(buildJobAddress(live), { replace: true });
+  }, [live?.uid]);
+  if (!data) return job.problem.value ? html`<${NoJob} problem=${job.problem.value} name=${name} namespace=${namespace} />` : html`<${Loading} />`;
+  const attempts = countAttempts(live, record);
+  return html`
+    <${Head} data=${data} live=${live} />
+    <${Problem} problem=${job.problem.value} />
+    <${Explanation} data=${data} live=${live} record=${record} />
+    <${Verdict} verdict=${data.verdict} />
+    <${Facts} data=${data} live=${live} record=${record} />
+    <${Tabs} tab=${tab} ranks=${data.workers.length} events=${job.events.value.length} />
+    ${tab === "logs" ? html`<${Logs} lines=${lines} data=${data} record=${record} attempts=${attempts} kind=${kind} />` : null}
+    ${tab === "ranks" ? html`<${Ranks} workers=${data.workers} />` : null}
+    ${tab === "events" ? html`<${Events} events=${job.events.value} />` : null}
+  `;
+}
+
+/**
+ * One stream for the job and, while they are shown, its logs.
+ * @param {JobState} job
+ * @param {LogLines} lines
+ * @param {{namespace: string, name: string, kind: string}} reference
+ * @param {string} tab
+ */
+function useJobStream(job, lines, reference, tab) {
+  const { query } = route.value;
+  const rank = query.get("rank") ?? "";
+  const attempt = query.get("attempt") ?? "";
+  const isPast = attempt !== "" && Number(attempt) < (job.live.value?.attempt ?? 0);
+  const isGone = job.isGone.value;
+  const jobTopic = buildTopic("job", reference);
+  const logTopic = buildTopic("log", reference);
+  const topics = isGone ? [] : [jobTopic, ...(tab === "logs" && !isPast ? [logTopic] : [])];
+  const logQuery = { worker: rank, tail_lines: TAIL_LINES };
+  // What the lines are; those that came live need not be read again when the job is gone.
+  const shown = `${rank} ${attempt}`;
+  const loaded = useRef("");
+  useStream(topics, tab === "logs" ? logQuery : {}, {
+    onBegin: () => {
+      job.begin();
+      if (!topics.includes(logTopic)) return;
+      lines.clear();
+      loaded.current = shown;
+    },
+    onEvent: (event, data) => {
+      if (data.topic === jobTopic) job.take(event, data);
+      else lines.take(event, keepAttempt(event, data, attempt));
+    },
+  });
+  const isKept = isGone || isPast;
+  const path = isGone ? `history/${encodeURIComponent(job.uid)}/logs` : `jobs/${encodeURIComponent(reference.name)}/logs`;
+  useEffect(() => {
+    if (!isKept || tab !== "logs" || !job.uid) return undefined;
+    if (loaded.current === shown && job.wasLive && lines.entries.length) return undefined;
+    loaded.current = shown;
+    const controller = new AbortController();
+    const wanted = { namespace: reference.namespace, kind: isGone ? "" : reference.kind, worker: rank, attempt, tail_lines: TAIL_LINES };
+    get(path, wanted, controller.signal).then(
+      (answer) => lines.replace(answer.lines, answer.truncated),
+      (error) => controller.signal.aborted || (lines.replace([]), showProblem(error)),
+    );
+    return () => controller.abort();
+  }, [isKept, tab, path, rank, attempt]);
+}
+
+/**
+ * Of one attempt only what belongs to it.
+ * @param {string} event
+ * @param {any} data
+ * @param {string} attempt "": all
+ */
+function keepAttempt(event, data, attempt) {
+  if (!attempt || !["log", "snapshot"].includes(event)) return data;
+  return { ...data, lines: data.lines.filter((/** @type {{attempt: number}} */ line) => line.attempt === Number(attempt)) };
+}
+
+/** @param {{data: JobDetail | RecordDetail, live: JobDetail | null}} props */
+function Head({ data, live }) {
+  return html`<div class="head">
+    <div class="title">
+      <p class="crumbs"><a href="#/jobs">${t("page.jobs")}</a> / <a href=${`#/jobs?ns=${encodeURIComponent(data.namespace)}`}>${data.namespace}</a>${data.kind === "TrainJob" ? null : html` / ${data.kind}`}</p>
+      <h1><${Given} text=${data.name} /></h1>
+      <${State} state=${live ? getShownState(live) : data.state} />
+      ${live ? null : html`<span class="badge">${t("job.record")}</span>`}
+    </div>
+    ${live && !isReadOnly() ? html`<${Actions} job=${live} />` : null}
+  </div>`;
+}
+
+/** @param {{job: JobDetail}} props */
+function Actions({ job }) {
+  const [verb, setVerb] = useState(/** @type {import("../lib/verbs.js").Verb | null} */ (null));
+  return html`<div class="actions">
+    ${VERBS.filter((one) => isApplicable(one, job)).map((one) => html`<button key=${one} type="button" class=${one === "delete" ? "danger-text" : ""} onClick=${() => setVerb(one)}>${t(`verb.${one}`)}</button>`)}
+    ${verb ? html`<${VerbDialog} verb=${verb} jobs=${[job]} onClose=${() => setVerb(null)} />` : null}
+  </div>`;
+}
+
+/** @param {{tab: string, ranks: number, events: number}} props */
+function Tabs({ tab, ranks, events }) {
+  /** @type {Record<string, number>} */
+  const counts = { ranks, events };
+  return html`<nav class="tabs" aria-label=${t("job.parts")}>
+    ${TABS.map((name) => html`<a key=${name} href=${changeQuery({ tab: name === "logs" ? null : name })} aria-current=${name === tab ? "page" : undefined}>${t(`tab.${name}`)}${counts[name] ? html` <span class="number">${counts[name]}</span>` : null}</a>`)}
+  </nav>`;
+}
+
+/** @param {{lines: LogLines, data: JobDetail | RecordDetail, record: RecordDetail | null, attempts: number, kind: string}} props */
+function Logs({ lines, data, record, attempts, kind }) {
+  const { query } = route.value;
+  const known = record ? record.logs : data.workers;
+  const ranks = [...new Set(known.map((one) => one.worker))].sort((one, other) => one - other);
+  const wanted = { namespace: data.namespace, worker: query.get("rank"), attempt: query.get("attempt") };
+  const source = record
+    ? { path: `history/${encodeURIComponent(record.uid)}/logs`, query: wanted }
+    : { path: `jobs/${encodeURIComponent(data.name)}/logs`, query: { ...wanted, kind } };
+  return html`<${LogView} lines=${lines} source=${source} ranks=${ranks} attempts=${attempts} fileName=${`${data.name}.log`} />`;
+}
+
+/** @param {{problem: {status: number, message?: string, detail?: string, hint?: string}, name: string, namespace: string}} props */
+function NoJob({ problem, name, namespace }) {
+  return html`<h1><${Given} text=${name} /></h1>
+    <${Problem} problem=${problem} />
+    <${Empty}><a href=${`#/history?ns=${encodeURIComponent(namespace)}&name=${encodeURIComponent(name)}`}>${t("job.find")}</a>, <a href="#/jobs">${t("jobs.all")}</a><//>`;
+}

@@ -1,0 +1,57 @@
+// What a job reports about itself, and its facts: numbers first, then the rest in pairs.
+import { html } from "../html.js";
+import { t } from "../lib/i18n.js";
+import { formatSpan } from "../lib/time.js";
+import { Copy, Given, Progress, Span, Time } from "./basics.js";
+
+/** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
+/** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
+
+/** @param {{data: JobDetail | RecordDetail, live: JobDetail | null, record: RecordDetail | null}} props */
+export function Facts({ data, live, record }) {
+  return html`
+    ${live?.progress ? html`<${Reported} progress=${live.progress} isOver=${Boolean(live.completed_at)} />` : null}
+    <dl class="facts">
+      <${Fact} name="duration"><${Span} from=${data.created_at} to=${data.completed_at ?? record?.deleted_at} /><//>
+      <${Fact} name="created"><${Time} time=${data.created_at} /><//>
+      ${data.completed_at ? html`<${Fact} name="ended"><${Time} time=${data.completed_at} /><//>` : null}
+      ${record?.deleted_at ? html`<${Fact} name="deleted"><${Time} time=${record.deleted_at} /><//>` : null}
+      ${record?.deleted_by ? html`<${Fact} name="deleted_by"><${Given} text=${record.deleted_by} /><//>` : null}
+      ${live ? html`<${LiveFacts} job=${live} />` : null}
+      ${data.runtime ? html`<${Fact} name="runtime"><${Given} text=${data.runtime} /><//>` : null}
+      <${Fact} name="uid"><code class="uid">${data.uid}</code><${Copy} text=${data.uid} /><//>
+    </dl>`;
+}
+
+/** @param {{job: JobDetail}} props */
+function LiveFacts({ job }) {
+  const labels = Object.entries(job.labels);
+  return html`
+    ${job.nodes === null ? null : html`<${Fact} name="nodes">${job.nodes}<//>`}
+    <${Fact} name="restarts">${job.restarts}${job.max_restarts === null ? null : html` <span class="quiet">${t("fact.of", { n: job.max_restarts })}</span>`}<//>
+    ${job.user ? html`<${Fact} name="user"><${Given} text=${job.user} /><//>` : null}
+    ${job.framework ? html`<${Fact} name="framework"><${Given} text=${job.framework} /><//>` : null}
+    ${job.deadline ? html`<${Fact} name="deadline"><${Term} term=${job.deadline} /><//>` : null}
+    ${job.retention ? html`<${Fact} name="retention"><${Term} term=${job.retention} /><//>` : null}
+    ${labels.length ? html`<${Fact} name="labels">${labels.map(([name, value]) => html`<a key=${name} class="tag" href=${`#/jobs?label=${encodeURIComponent(`${name}=${value}`)}`}><${Given} text=${`${name}=${value}`} /></a>`)}<//>` : null}`;
+}
+
+/** @param {{name: string, children?: unknown}} props */
+function Fact({ name, children }) {
+  return html`<div class=${`fact-${name}`}><dt>${t(`fact.${name}`)}</dt><dd>${children}</dd></div>`;
+}
+
+/** @param {{term: {seconds: number, source: string}}} props */
+function Term({ term }) {
+  return html`<span title=${term.source}>${formatSpan(term.seconds)}</span>`;
+}
+
+/** @param {{progress: import("../api.js").Progress, isOver: boolean}} props */
+function Reported({ progress, isOver }) {
+  const metrics = Object.entries(progress.metrics);
+  return html`<section class="reported" aria-label=${t("column.progress")}>
+    ${progress.percent === null ? null : html`<div class="bar"><${Progress} percent=${progress.percent} label=${t("column.progress")} isWide=${true} />
+      ${progress.eta_seconds === null || isOver ? null : html`<span class="quiet">${t("job.eta", { span: formatSpan(progress.eta_seconds) })}</span>`}</div>`}
+    ${metrics.length ? html`<dl class="metrics">${metrics.map(([name, value]) => html`<div key=${name}><dt><${Given} text=${name} /></dt><dd><${Given} text=${value} /></dd></div>`)}</dl>` : null}
+  </section>`;
+}

@@ -1,0 +1,208 @@
+// The lines of a log. Only those that can be seen are in the document; where one reads does not move when lines come.
+import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "../html.js";
+import { Heights } from "../lib/heights.js";
+import { formatNumber, t } from "../lib/i18n.js";
+import { getLineKey } from "../lib/log_lines.js";
+import { collapseReturns, markSought, MOST_CHARACTERS, parseLine } from "../lib/log_text.js";
+import { formatClock, formatTime } from "../lib/time.js";
+import { useWatchedPlace } from "./table.js";
+
+/** @typedef {import("../lib/log_lines.js").Entry} Entry */
+/** @typedef {import("../lib/log_lines.js").LogLines} LogLines */
+
+const LINE = 18;
+const MORE_PIXELS = 400;
+/** Near enough to the end to follow it. */
+const NEAR = 6;
+
+/**
+ * @typedef {object} Shown
+ * @property {boolean} wrap
+ * @property {boolean} times
+ * @property {string} sought lower case
+ * @property {number} current index of the entry that the search is at, or -1
+ * @property {string} target key of the line in the address
+ */
+
+/**
+ * @param {object} props
+ * @param {LogLines} props.lines
+ * @param {Shown} props.shown
+ * @param {{index: number} | null} props.jump another object: go there
+ * @param {(key: string) => void} props.onChoose a line is to get an address
+ */
+export function LogList({ lines, shown, jump, onChoose }) {
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
+  const [place, setPlace] = useState({ top: 0, height: 600 });
+  const [, redraw] = useReducer((/** @type {number} */ count) => count + 1, 0);
+  const heights = useHeights(lines, shown.wrap, scroller);
+  const follow = useFollow(scroller, lines);
+  const expanded = useMemo(() => new WeakSet(), []);
+  useWatchedPlace(scroller, setPlace);
+  useMeasuredRows(scroller, heights, redraw);
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!jump || jump.index < 0 || !box) return;
+    follow.release();
+    box.scrollTop = heights.findTop(jump.index) - box.clientHeight / 3;
+    // What has no content yet cannot be scrolled: the rows are made first.
+    redraw(0);
+  }, [jump]);
+  const first = heights.count ? heights.findIndex(Math.max(0, place.top - MORE_PIXELS)) : 0;
+  const last = heights.count ? heights.findIndex(place.top + place.height + MORE_PIXELS) + 1 : 0;
+  /** @param {Entry} entry */
+  const expand = (entry) => {
+    expanded.add(entry);
+    redraw(0);
+  };
+  return html`<div class="log-frame">
+    <div class=${shown.wrap ? "log wrap" : "log"} ref=${scroller} tabindex="0" role="log" aria-live="off" aria-label=${t("tab.logs")}>
+      <div class="log-room" style=${{ height: `${heights.total}px` }}>
+        <div class="log-rows" style=${{ transform: `translateY(${heights.count ? heights.findTop(first) : 0}px)` }}>
+          ${lines.entries.slice(first, last).map((entry, offset) => {
+            const index = first + offset;
+            return html`<${Row} key=${lines.start + index} index=${index} entry=${entry} shown=${shown} isCurrent=${index === shown.current} isWhole=${expanded.has(entry)} onExpand=${expand} onChoose=${onChoose} />`;
+          })}
+        </div>
+      </div>
+    </div>
+    ${follow.isOn ? null : html`<button type="button" class="follow" onClick=${follow.resume}>${t("log.follow")}${follow.missed ? html` <b>${t("log.new", { n: follow.missed })}</b>` : null}</button>`}
+  </div>`;
+}
+
+/**
+ * @param {object} props
+ * @param {number} props.index
+ * @param {Entry} props.entry
+ * @param {Shown} props.shown
+ * @param {boolean} props.isCurrent
+ * @param {boolean} props.isWhole
+ * @param {(entry: Entry) => void} props.onExpand
+ * @param {(key: string) => void} props.onChoose
+ */
+function Row({ index, entry, shown, isCurrent, isWhole, onExpand, onChoose }) {
+  if (entry.kind !== "line") {
+    const text = entry.text || t("log.attempt", { attempt: String(entry.attempt) });
+    return html`<div class="mark mark-${entry.kind}" data-index=${index}><span>${text}</span></div>`;
+  }
+  const key = getLineKey(entry);
+  const text = collapseReturns(entry.text);
+  const isCut = text.length > MOST_CHARACTERS && !isWhole;
+  const pieces = markSought(parseLine(isCut ? text.slice(0, MOST_CHARACTERS) : text), shown.sought);
+  const where = t("log.where", { job: entry.job, worker: String(entry.worker), attempt: String(entry.attempt), container: entry.container });
+  const style = ["line", key === shown.target ? "target" : "", isCurrent ? "current" : "", isWhole ? "whole" : ""].join(" ");
+  return html`<div class=${style} data-index=${index}>
+    <span class="gutter" onClick=${() => onChoose(key)} title=${`${formatTime(entry.time)} ${where}`}>
+      ${shown.times ? html`<span class="clock">${formatClock(entry.time)}</span>` : null}
+      <span class="rank rank-${entry.worker % 8}">${entry.job === "node" ? entry.worker : `${entry.job} ${entry.worker}`}</span>
+    </span><span class="text">${pieces.map((piece, at) => (piece.style ? html`<span key=${at} class=${piece.style}>${piece.text}</span>` : piece.text))}
+    ${isCut ? html`<button type="button" class="bare more" onClick=${() => onExpand(entry)}>${t("log.whole", { size: formatNumber(text.length) })}</button>` : null}</span>
+  </div>`;
+}
+
+/**
+ * One height per entry. They are guessed when lines wrap, until they are measured.
+ * @param {LogLines} lines
+ * @param {boolean} wrap
+ * @param {{current: HTMLElement | null}} scroller
+ */
+function useHeights(lines, wrap, scroller) {
+  const heights = useMemo(() => new Heights(), []);
+  const seen = useRef({ generation: -1, start: 0, wrap });
+  const moved = useRef(0);
+  const known = seen.current;
+  if (known.generation !== lines.generation || known.wrap !== wrap) {
+    heights.clear();
+  } else if (lines.start > known.start) {
+    moved.current -= heights.dropFirst(lines.start - known.start);
+  } else if (lines.start < known.start) {
+    const before = heights.total;
+    const kept = Array.from({ length: heights.count }, (_, index) => heights.get(index));
+    heights.clear();
+    for (let index = 0; index < known.start - lines.start; index += 1) heights.push(LINE);
+    moved.current += heights.total;
+    for (const height of kept) heights.push(height);
+    if (!before) moved.current = 0;
+  }
+  seen.current = { generation: lines.generation, start: lines.start, wrap };
+  const columns = Math.max(20, ((scroller.current?.clientWidth ?? 800) - 140) / 7.3);
+  for (let index = heights.count; index < lines.entries.length; index += 1) {
+    heights.push(wrap ? LINE * Math.max(1, Math.ceil(Math.min(lines.entries[index]?.text.length ?? 0, MOST_CHARACTERS) / columns)) : LINE);
+  }
+  useLayoutEffect(() => {
+    if (moved.current && scroller.current) scroller.current.scrollTop += moved.current;
+    moved.current = 0;
+  });
+  return heights;
+}
+
+/**
+ * Replaces guessed heights by those of the rows that are shown, without moving what is read.
+ * @param {{current: HTMLElement | null}} scroller
+ * @param {Heights} heights
+ * @param {(action: number) => void} redraw
+ */
+function useMeasuredRows(scroller, heights, redraw) {
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (!box) return;
+    let isChanged = false;
+    let above = 0;
+    for (const row of /** @type {NodeListOf<HTMLElement>} */ (box.querySelectorAll("[data-index]"))) {
+      const index = Number(row.dataset.index);
+      const height = row.offsetHeight;
+      const change = height - heights.get(index);
+      if (!change || index >= heights.count) continue;
+      if (heights.findTop(index) < box.scrollTop) above += change;
+      heights.set(index, height);
+      isChanged = true;
+    }
+    if (!isChanged) return;
+    if (above) box.scrollTop += above;
+    redraw(0);
+  });
+}
+
+/**
+ * Stays at the end while lines come, until somebody scrolls up.
+ * @param {{current: HTMLElement | null}} scroller
+ * @param {LogLines} lines
+ */
+function useFollow(scroller, lines) {
+  const [isOn, setOn] = useState(true);
+  const state = useRef({ isOn: true, top: 0, end: 0 });
+  const end = lines.start + lines.entries.length;
+  useEffect(() => {
+    const box = scroller.current;
+    if (!box) return undefined;
+    const look = () => {
+      const top = box.scrollTop;
+      const isAtEnd = top + box.clientHeight >= box.scrollHeight - NEAR;
+      // The end also moves away while lines come: only somebody who scrolls up leaves it.
+      const isUp = top < state.current.top - 1;
+      state.current.top = top;
+      if (isAtEnd === state.current.isOn || !(isAtEnd || isUp)) return;
+      state.current = { isOn: isAtEnd, top, end: state.current.end };
+      setOn(isAtEnd);
+    };
+    box.addEventListener("scroll", look, { passive: true });
+    return () => box.removeEventListener("scroll", look);
+  }, []);
+  useLayoutEffect(() => {
+    const box = scroller.current;
+    if (state.current.isOn && box) {
+      box.scrollTop = box.scrollHeight;
+      state.current.top = box.scrollTop;
+      state.current.end = end;
+    }
+  });
+  const release = () => {
+    state.current.isOn = false;
+    setOn(false);
+  };
+  const resume = () => {
+    state.current.isOn = true;
+    setOn(true);
+  };
+  return { isOn, missed: Math.max(0, end - state.current.end), release, resume };
+}
