@@ -19,7 +19,7 @@ from typing import Any
 from tests.support.prepared import copy_runtimes
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, NODES, PODS
-from trainmaster.api.status import NotFound
+from trainmaster.api.status import Conflict, Invalid, NotFound
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
@@ -141,6 +141,10 @@ async def _report(client: Client, pod: Object, status: Object) -> None:
         await client.patch(PODS, meta["name"], PatchType.MERGE, patch, meta["namespace"], subresource="status")
     except NotFound:
         return
+    except (Conflict, Invalid) as refusal:
+        # A new Pod may have the name already.
+        if "uid" not in refusal.message:
+            raise
 
 
 @dataclass

@@ -40,7 +40,7 @@ CONTENTS = (CONFIG_MAPS, ROLES, ROLE_BINDINGS, HORIZONTAL_POD_AUTOSCALERS)
 METADATA = (SERVICES, SERVICE_ACCOUNTS)
 """Only their metadata is ever read."""
 _SHARED = 4096
-OF_JOB_SETS = WatchHabit(JOBSET_NAME, gather_seconds=1.0, without_spec=True)
+OF_JOB_SETS = WatchHabit(JOBSET_NAME, gather_seconds=0.5, without_spec=True)
 """Of Jobs and Pods only members of JobSets are followed, and a cluster has many others. They explain what the JobSet
 says, and a verdict waits for them for longer."""
 HABITS = {JOBS: OF_JOB_SETS, PODS: OF_JOB_SETS, EVENTS: WatchHabit(fields=REFUSALS)}
