@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from trainmaster.rest.models.jobs import Verdict, WorkerState
+from trainmaster.rest.models.jobs import VERDICT_EXAMPLE, Verdict, WorkerState
 
 _RECORD: JsonDict = {
     "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
@@ -20,20 +20,6 @@ _RECORD: JsonDict = {
     "completed_at": "2026-11-15T20:05:00Z",
     "deleted_at": "2026-11-15T21:00:00Z",
     "deleted_by": "system:serviceaccount:ann:tenant",
-}
-
-
-_VERDICT: JsonDict = {
-    "attempt": 0,
-    "job": "node",
-    "worker": 1,
-    "pod": "ann-mnist-node-0-1-x2x2x",
-    "exit_code": 1,
-    "signal": "SIGKILL",
-    "reason": "Error",
-    "error": "ValueError: no data, at train.py:12 in step",
-    "last_words": "ValueError: no data",
-    "finished_at": "2026-11-15T20:05:00Z",
 }
 
 
@@ -76,7 +62,7 @@ class RecordDetail(RecordSummary):
                 {
                     **_RECORD,
                     "message": "jobset completed successfully",
-                    "verdict": {**_VERDICT},
+                    "verdict": {**VERDICT_EXAMPLE, "attempt": 0},
                     "workers": [],
                     "events": [],
                     "logs": [],

@@ -32,7 +32,7 @@ _SUMMARY: JsonDict = {
     "labels": {"trainmaster.dev/user": "ann"},
 }
 
-_VERDICT: JsonDict = {
+VERDICT_EXAMPLE: JsonDict = {
     "attempt": 6,
     "job": "node",
     "worker": 1,
@@ -120,7 +120,7 @@ class JobDetail(JobSummary):
                     "attempt": 1,
                     "restarts": 1,
                     "max_restarts": 6,
-                    "verdict": _VERDICT,
+                    "verdict": VERDICT_EXAMPLE,
                     "workers": [],
                     "started_at": "2026-11-15T20:04:00Z",
                     "rerun_of": "ann-first 0c9d2f6e-6a53-4d0c-8a39-5b1e7f6c2d11",
@@ -167,7 +167,7 @@ class JobAttempts(BaseModel):
                             "began_at": "2026-11-15T20:00:00Z",
                             "ended_at": "2026-11-15T20:04:00Z",
                             "workers": [],
-                            "verdict": _VERDICT,
+                            "verdict": VERDICT_EXAMPLE,
                         }
                     ],
                 }

@@ -13,7 +13,6 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, PODS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import WatchEvent
-from trainmaster.client.follow import follow
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
@@ -21,9 +20,9 @@ from trainmaster.rest.callers import Caller, SeenClient
 from trainmaster.rest.services.job_views import build_detail, read_state
 from trainmaster.rest.services.jobs import collect
 from trainmaster.rest.services.live.items import LiveItem
-from trainmaster.rest.services.live.job_events import check_trouble, hash_state
+from trainmaster.rest.services.live.job_source import JobSource, check_trouble, hash_state
 from trainmaster.rest.services.live.log_cursor import refuse_id
-from trainmaster.rest.services.live.sources import Source, Sources, build_share_key
+from trainmaster.rest.services.live.sources import Sources, build_share_key
 
 _PAUSE_SECONDS = 0.25
 _RETRY_SECONDS = 1.0
@@ -50,49 +49,34 @@ def parse_cursor(text: str) -> DetailCursor:
     return DetailCursor(found["uid"], found["detail"])
 
 
-class LiveDetails(Source):
+class LiveDetails(JobSource):
     def __init__(self, client: SeenClient, clock: Clock, job: TrainingJob) -> None:
-        super().__init__()
-        self._client = client
-        self._clock = clock
-        self._job = job
+        super().__init__(client, clock, job)
         self._dirty = asyncio.Event()
         self.detail: tuple[str, bytes] = ("", b"")
         """Its hash, and the details."""
-        self.last = "Deleted"
-        """The state that it had, once it is gone and the source has ended."""
 
     async def run(self) -> None:
         job, name = self._job, f"metadata.name={self._job.name}"
         async with Scope("rest.details") as scope:
-            scope.spawn(self._follow(job.gvr, field_selector=name), name="rest.details.job")
+            scope.spawn(self._watch(job.gvr, field_selector=name), name="rest.details.job")
             if job.has_jobset:
-                scope.spawn(self._follow(JOB_SETS, field_selector=name), name="rest.details.jobset")
+                scope.spawn(self._watch(JOB_SETS, field_selector=name), name="rest.details.jobset")
             selector = f"{job.pod_label}={job.name}"
-            scope.spawn(self._follow(PODS, label_selector=selector), name="rest.details.pods")
+            scope.spawn(self._watch(PODS, label_selector=selector), name="rest.details.pods")
             self._dirty.set()
             while await self._read():
                 await self._clock.sleep(_PAUSE_SECONDS)
                 await self._dirty.wait()
 
-    async def _follow(self, gvr: GVR, *, field_selector: str = "", label_selector: str = "") -> None:
+    async def _watch(self, gvr: GVR, *, field_selector: str = "", label_selector: str = "") -> None:
         async def begin(items: list[Object]) -> None:
             self._dirty.set()
 
         async def change(event: WatchEvent) -> None:
             self._dirty.set()
 
-        await follow(
-            self._client,
-            self._clock,
-            gvr,
-            begin,
-            change,
-            namespace=self._job.namespace,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            trouble=check_trouble,
-        )
+        await self._follow(gvr, begin, change, field_selector=field_selector, label_selector=label_selector)
 
     async def _read(self) -> bool:
         """False if the job is gone."""

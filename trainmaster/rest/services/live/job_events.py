@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import zlib
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ import orjson
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.reading import read_labels, read_text
 from trainmaster.api.resources import EVENTS, JOBS, PODS
-from trainmaster.api.status import NotFound, StatusError
+from trainmaster.api.status import NotFound
 from trainmaster.client.contract import WatchEvent
-from trainmaster.client.follow import Begin, Change, follow
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.lookups import list_training_jobs
 from trainmaster.jobs.models.events import ObjectEvent
@@ -31,8 +29,9 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import Caller, SeenClient
 from trainmaster.rest.services.job_views import build_progress, read_state
 from trainmaster.rest.services.live.items import LiveItem
+from trainmaster.rest.services.live.job_source import JobSource, hash_state
 from trainmaster.rest.services.live.log_cursor import refuse_id
-from trainmaster.rest.services.live.sources import Source, Sources, build_share_key
+from trainmaster.rest.services.live.sources import Sources, build_share_key
 
 _KEPT_EVENTS = 1000
 _LINGER_SECONDS = 2.0
@@ -62,14 +61,11 @@ def parse_cursor(text: str) -> EventCursor:
     return EventCursor(found["uid"], int(found["revision"]), found["state"], bool(found["over"]))
 
 
-class JobEvents(Source):
+class JobEvents(JobSource):
     """The newest state of a job, and the events about it by revision."""
 
     def __init__(self, client: SeenClient, clock: Clock, job: TrainingJob) -> None:
-        super().__init__()
-        self._client = client
-        self._clock = clock
-        self._job = job
+        super().__init__(client, clock, job)
         self._newest = 0
         self._ours: dict[str, bool] = {}
         self._over = asyncio.Event()
@@ -77,28 +73,17 @@ class JobEvents(Source):
         """Its hash, and the state."""
         self.events: deque[tuple[int, bytes]] = deque(maxlen=_KEPT_EVENTS)
         """By revision, the newest last."""
-        self.last = "Deleted"
-        """How it ended, once the source has ended."""
 
     async def run(self) -> None:
         name = f"metadata.name={self._job.name}"
         async with Scope("rest.events") as scope:
-            scope.spawn(self._follow(self._job.gvr, self._begin_job, self._change_job, name), name="rest.events.job")
-            scope.spawn(self._follow(EVENTS, self._begin_events, self._change_event, ""), name="rest.events.events")
+            scope.spawn(
+                self._follow(self._job.gvr, self._begin_job, self._change_job, field_selector=name),
+                name="rest.events.job",
+            )
+            scope.spawn(self._follow(EVENTS, self._begin_events, self._change_event), name="rest.events.events")
             await self._over.wait()
             await self._clock.sleep(_LINGER_SECONDS)
-
-    async def _follow(self, gvr: GVR, begin: Begin, change: Change, field_selector: str) -> None:
-        await follow(
-            self._client,
-            self._clock,
-            gvr,
-            begin,
-            change,
-            namespace=self._job.namespace,
-            field_selector=field_selector,
-            trouble=check_trouble,
-        )
 
     # The job
 
@@ -208,12 +193,6 @@ async def follow_events(
             await news.wait()
 
 
-def check_trouble(error: Exception) -> None:
-    """Raises permanent errors, which end the stream; others are retried."""
-    if isinstance(error, StatusError) and error.code in (401, 403):
-        raise error
-
-
 def _get_revision(event: ObjectEvent) -> int:
     text = event.resource_version
     return int(text) if text.isdigit() else 0
@@ -228,8 +207,3 @@ def build_event(event: ObjectEvent) -> Object:
         "about": event.about,
         "count": event.count,
     }
-
-
-def hash_state(data: bytes) -> str:
-    """A short text that differs if the state does, for ids."""
-    return f"{zlib.crc32(data):08x}"

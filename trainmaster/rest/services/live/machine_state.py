@@ -14,7 +14,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.contract import ReadNodes, ReadQueue
 from trainmaster.rest.services.live.items import LiveItem
-from trainmaster.rest.services.live.job_events import check_trouble, hash_state
+from trainmaster.rest.services.live.job_source import check_trouble, hash_state
 from trainmaster.rest.services.live.sources import Source, Sources, build_share_key
 
 _PAUSE_SECONDS = 1.0
