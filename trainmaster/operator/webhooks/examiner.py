@@ -22,6 +22,7 @@ from trainmaster.api.resources import CONFIG_MAPS, PRIORITY_CLASSES, TRAIN_JOBS
 from trainmaster.api.spelling import respell
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.validation import structural
+from trainmaster.client.collection import Key, get_key
 from trainmaster.client.contract import Client, ListOptions
 from trainmaster.client.view import ContentUnavailable, View, ask_whole
 from trainmaster.kit.clock import Clock, format_time
@@ -146,13 +147,13 @@ class Examiner:
             return ReviewVerdict()
         name = runtime["metadata"]["name"]
         places = (review.namespace,) if review.namespace else self._namespaces or ("",)
-        jobs: dict[tuple[str, str], Object] = {}
+        jobs: dict[Key, Object] = {}
         if not await self._read_jobs(places, jobs):
             cached = self._view.list(TRAIN_JOBS, review.namespace)
-            jobs = {_identify(trainjob): trainjob for trainjob in cached} | jobs
+            jobs = {get_key(trainjob): trainjob for trainjob in cached} | jobs
         return ReviewVerdict(runtimes.check_unused(review.gvr, runtime, _list_users(jobs.values(), review, name)))
 
-    async def _read_jobs(self, places: Iterable[str], jobs: dict[tuple[str, str], Object]) -> bool:
+    async def _read_jobs(self, places: Iterable[str], jobs: dict[Key, Object]) -> bool:
         """Adds the TrainJobs that the cluster has now, as many as it says in time; returns whether these are all."""
         try:
             async with asyncio.timeout(_SECONDS), self._looks:
@@ -160,7 +161,7 @@ class Examiner:
                     options = ListOptions(limit=_PAGE)
                     while True:
                         page = await self._client.list(TRAIN_JOBS, namespace, options)
-                        jobs.update((_identify(trainjob), trainjob) for trainjob in page.items)
+                        jobs.update((get_key(trainjob), trainjob) for trainjob in page.items)
                         if not page.continue_token:
                             break
                         options = ListOptions(limit=_PAGE, continue_token=page.continue_token)
@@ -169,14 +170,10 @@ class Examiner:
         return True
 
 
-def _identify(trainjob: Object) -> tuple[str, str]:
-    return trainjob["metadata"]["namespace"], trainjob["metadata"]["name"]
-
-
 def _list_users(trainjobs: Iterable[Object], review: Review, name: str) -> Iterator[str]:
     for trainjob in trainjobs:
         if runtimes.is_used_by(trainjob, review.gvr, name):
-            yield "/".join(_identify(trainjob))
+            yield "/".join(get_key(trainjob))
 
 
 def _examine_policy(review: Review) -> ReviewVerdict:
