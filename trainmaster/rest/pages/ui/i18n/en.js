@@ -256,6 +256,8 @@ export default {
   "history.none": "There are no records.",
   "history.more": "Load more",
 
+  "lazy.failed": "This part of the page could not be loaded. The server may be away, or have another version now.",
+
   "runtimes.none": "There are no runtimes.",
   "runtime.scope": "Available in",
   "runtime.everybody": "every namespace",

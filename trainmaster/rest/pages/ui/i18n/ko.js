@@ -256,6 +256,8 @@ export default {
   "history.none": "기록이 없습니다.",
   "history.more": "더 불러오기",
 
+  "lazy.failed": "페이지의 이 부분을 불러오지 못했습니다. 서버가 응답하지 않거나 다른 버전으로 바뀌었을 수 있습니다.",
+
   "runtimes.none": "런타임이 없습니다.",
   "runtime.scope": "사용 범위",
   "runtime.everybody": "모든 네임스페이스",
