@@ -10,7 +10,6 @@ have finished. Nothing in the pictures is drawn by hand.
 from __future__ import annotations
 
 import argparse
-import ssl
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,8 +20,7 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 from tests.browser import jobs
-from tests.browser.desk import Desk, People, launch, read_owner_token
-from tests.support.clients import Raw
+from tests.browser.desk import Desk, People, launch, open_desk
 from tests.support.server import start_server
 from tools.toolbox import Toolbox
 
@@ -33,20 +31,16 @@ _LINES = 40
 
 
 @contextmanager
-def open_desk(home: Path) -> Iterator[Desk]:
+def running_desk(home: Path) -> Iterator[Desk]:
     with start_server(home) as server:
-        token = read_owner_token(server.home)
-        context = ssl.create_default_context(cafile=str(server.ca))
-        kube, rest = Raw(server.url, context, token), Raw(server.rest_url, context, token)
-        desk = Desk(server, kube, rest, {"owner": token})
-        jobs.submit_all(kube)
+        desk = open_desk(server)
+        jobs.submit_all(desk.kube)
         desk.wait_for(jobs.DOOMED, lambda job: job["state"] == "Failed")
         desk.wait_for(jobs.HOSTILE, lambda job: job["state"] == "Failed")
         desk.wait_for(jobs.TALKER, lambda job: job["attempt"] == 1 and job["progress"] is not None)
         yield desk
         desk.end_jobs()
-        kube.close()
-        rest.close()
+        desk.close()
 
 
 def list_shown(desk: Desk) -> dict[str, str]:
@@ -85,7 +79,7 @@ def main() -> int:
     if found is None:
         print("Chromium is not here: run `make setup`", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as folder, open_desk(Path(folder) / "home") as desk, sync_playwright() as driver:
+    with tempfile.TemporaryDirectory() as folder, running_desk(Path(folder) / "home") as desk, sync_playwright() as driver:
         browser = launch(driver, found)
         people = People(browser, desk)
         shown = list_shown(desk)

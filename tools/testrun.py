@@ -4,7 +4,7 @@ Tiers are pytest markers (pyproject.toml). A test with several markers runs once
 TIERS. The first tier is `static`: format, lint, types and imports. The exit status is 1 when anything failed, and under
 CI=true also when anything was skipped, because a skip there means that a promise was not checked.
 
-Tiers run in three lanes side by side: on two cores some compute while others wait for their processes. Each lane takes
+Tiers run in four lanes side by side: on two cores some compute while others wait for their processes. Each lane takes
 the next tier when it is free. What a tier printed appears when it is over.
 
 Everything runs in the environment that `tools/scrub.py` lets through, so that it passes or fails the same everywhere.
@@ -79,7 +79,7 @@ LANE_ORDER = (
     *("flow", "browser", "cluster", "unit", "bad_input", "crash", "contract", "golden"),
 )
 """The order in which lanes take tiers: mostly the longest first, so that all lanes end at about the same time."""
-LANES = 3
+LANES = 4
 REAL = ("attacks", "node", "crash", "e2e", "browser", "wire", "kube", "cluster")
 """Tiers with real processes and servers, whose failures get a second try."""
 MOST_RETRIED = 5

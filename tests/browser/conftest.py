@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +9,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser import jobs
-from tests.browser.desk import Desk, People, launch, read_owner_token
-from tests.support.clients import Raw
+from tests.browser.desk import Desk, People, launch, open_desk
 from tests.support.server import start_server
 from tools.browser import CHROMIUM
 from tools.toolbox import Toolbox
@@ -33,16 +31,12 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with start_server(tmp_path_factory.mktemp("dashboard") / "home") as server:
-        token = read_owner_token(server.home)
-        context = ssl.create_default_context(cafile=str(server.ca))
-        kube, rest = Raw(server.url, context, token), Raw(server.rest_url, context, token)
-        desk = Desk(server, kube, rest, {"owner": token})
-        jobs.submit_all(kube)
+        desk = open_desk(server)
+        jobs.submit_all(desk.kube)
         desk.add_tenant("ann")
         yield desk
         desk.end_jobs()
-        kube.close()
-        rest.close()
+        desk.close()
 
 
 @pytest.fixture(scope="package")

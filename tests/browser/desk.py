@@ -73,9 +73,21 @@ class Desk:
             assert time.monotonic() < deadline, left
             time.sleep(PAUSE)
 
+    def close(self) -> None:
+        """The server goes on."""
+        self.kube.close()
+        self.rest.close()
+
     def find_address(self, name: str) -> str:
         """Of the job's page, as a fragment."""
         return f"#/job/default/{name}/{self.read_job(name)['uid']}"
+
+
+def open_desk(server: ServerProcess) -> Desk:
+    token = read_owner_token(server.home)
+    context = ssl.create_default_context(cafile=str(server.ca))
+    kube, rest = Raw(server.url, context, token), Raw(server.rest_url, context, token)
+    return Desk(server, kube, rest, {"owner": token})
 
 
 def launch(driver: Playwright, found: InstalledBrowser) -> Browser:

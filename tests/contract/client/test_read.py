@@ -7,6 +7,7 @@ import pytest
 from tests.contract.client.objects import CONFIG_MAPS, PODS, make_config_map, make_pod, refusal
 from tests.contract.client.stage import Stage
 from trainmaster.client.contract import ListOptions, ObjectList
+from trainmaster.client.pages import read_pages
 
 pytestmark = pytest.mark.contract
 
@@ -147,19 +148,22 @@ async def test_an_unknown_field_of_pods_is_a_bad_request(stage: Stage) -> None:
 async def test_pages_fit_together(stage: Stage) -> None:
     await fill(stage)
     found: list[str] = []
-    token, revisions = "", set()
-    while True:
-        page = await stage.client.list(CONFIG_MAPS, stage.namespace, ListOptions(limit=2, continue_token=token))
+    revisions = set()
+    async for page in read_pages(stage.client, CONFIG_MAPS, stage.namespace, ListOptions(limit=2)):
         assert len(page.items) <= 2
         found += names(page)
         revisions.add(page.resource_version)
-        token = page.continue_token
-        if not token:
-            assert page.remaining is None
-            break
-        assert page.remaining == 6 - len(found)
+        assert page.remaining == (6 - len(found) or None)
     assert found == ["kube-root-ca.crt", "m0", "m1", "m2", "m3", "m4"]
     assert len(revisions) == 1
+
+
+async def test_pages_have_the_options_of_the_first(stage: Stage) -> None:
+    await fill(stage)
+    options = ListOptions("set", limit=1, metadata_only=True)
+    pages = [page async for page in read_pages(stage.client, CONFIG_MAPS, stage.namespace, options)]
+    assert len(pages) > 2
+    assert all(len(page.items) == 1 and "data" not in page.items[0] for page in pages)
 
 
 async def test_later_pages_show_the_state_of_the_first(stage: Stage) -> None:

@@ -28,6 +28,7 @@ from trainmaster.api.resources import (
 from trainmaster.api.status import StatusError
 from trainmaster.bundles.store import BundleStore
 from trainmaster.client.contract import Client, ListOptions
+from trainmaster.client.pages import read_pages
 from trainmaster.history.archive import ArchiveError
 from trainmaster.history.code_mentions import list_mentioned
 from trainmaster.jobs.kinds import TRAINING_KINDS
@@ -87,12 +88,8 @@ class BundleCleanup:
     async def _list_in_use(self) -> set[str]:
         found: set[str] = set()
         for gvr in _PLACES:
-            token = ""
-            while True:
-                page = await self._client.list(gvr, "", ListOptions(limit=_PAGE, continue_token=token))
+            async for page in read_pages(self._client, gvr, "", ListOptions(limit=_PAGE)):
                 found |= list_mentions(orjson.dumps(page.items))
-                token = page.continue_token
-                if not token:
-                    break
+                # Others have their turn between two pages.
                 await asyncio.sleep(0)
         return found

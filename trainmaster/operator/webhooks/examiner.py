@@ -24,6 +24,7 @@ from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.validation import structural
 from trainmaster.client.collection import Key, get_key
 from trainmaster.client.contract import Client, ListOptions
+from trainmaster.client.pages import read_pages
 from trainmaster.client.view import ContentUnavailable, View, ask_whole
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.operator.webhooks.reviews import DELETE, Review, ReviewVerdict, list_changes
@@ -158,13 +159,8 @@ class Examiner:
         try:
             async with asyncio.timeout(_SECONDS), self._looks:
                 for namespace in places:
-                    options = ListOptions(limit=_PAGE)
-                    while True:
-                        page = await self._client.list(TRAIN_JOBS, namespace, options)
+                    async for page in read_pages(self._client, TRAIN_JOBS, namespace, ListOptions(limit=_PAGE)):
                         jobs.update((get_key(trainjob), trainjob) for trainjob in page.items)
-                        if not page.continue_token:
-                            break
-                        options = ListOptions(limit=_PAGE, continue_token=page.continue_token)
         except (TimeoutError, OSError, StatusError):
             return False
         return True

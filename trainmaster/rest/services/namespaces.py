@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import ListOptions
+from trainmaster.client.pages import read_pages
 from trainmaster.rest.callers import Caller
 from trainmaster.rest.problems import FieldProblem, invalid
 from trainmaster.rest.services.creation import naming
@@ -58,12 +59,9 @@ async def _list_all(caller: Caller) -> list[str]:
     names: list[str] = []
     options = ListOptions(limit=_PAGE, metadata_only=True)
     try:
-        while True:
-            page = await caller.client.list(NAMESPACES, "", options)
+        async for page in read_pages(caller.client, NAMESPACES, "", options):
             names += [item["metadata"]["name"] for item in page.items]
-            if not page.continue_token:
-                return names
-            options = ListOptions(limit=_PAGE, metadata_only=True, continue_token=page.continue_token)
+        return names
     except StatusError as error:
         if error.code != 403:
             raise

@@ -14,6 +14,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions
+from trainmaster.client.pages import read_pages
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.timeline import Now, Timeline
 from trainmaster.rest.services.creation.guide_jobs import MANAGER, adopt
@@ -56,17 +57,11 @@ class Sweeper:
         """Checks every script without an owner; returns the seconds until the next one is due."""
         now = self._timeline.begin_pass("scripts")
         soonest = NET_SECONDS
-        token = ""
-        while True:
-            page = await self._client.list(
-                CONFIG_MAPS, "", ListOptions(label_selector=_SELECTOR, limit=_PAGE, continue_token=token)
-            )
+        options = ListOptions(label_selector=_SELECTOR, limit=_PAGE)
+        async for page in read_pages(self._client, CONFIG_MAPS, "", options):
             for script in page.items:
                 left = await self._check_script(script, now)
                 soonest = min(soonest, left if left > 0 else soonest)
-            token = page.continue_token
-            if not token:
-                break
         self._timeline.end_pass("scripts", now)
         return soonest
 

@@ -20,6 +20,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import ListOptions, ObjectList, WatchEvent
 from trainmaster.client.follow import follow
+from trainmaster.client.pages import read_pages
 from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.kit.clock import Clock
@@ -162,17 +163,15 @@ class _Part:
         )
 
     async def list(self, gvr: GVR, namespace: str = "", options: ListOptions | None = None) -> ObjectList:
-        self._seen, token, version = set(), "", ""
-        while True:
-            page = await self._client.list(gvr, namespace, ListOptions(limit=PAGE, continue_token=token))
+        self._seen, version = set(), ""
+        async for page in read_pages(self._client, gvr, namespace, ListOptions(limit=PAGE)):
             await self._client.settle()
             self._seen.update(self._table.put(self._model(item)) for item in page.items)
             self._table.changes.notify()
-            token, version = page.continue_token, version or page.resource_version
-            if not token:
-                return ObjectList([], version)
+            version = version or page.resource_version
             # Others have their turn between two pages.
             await asyncio.sleep(0)
+        return ObjectList([], version)
 
     async def _begin(self, items: Sequence[Object]) -> None:
         self._table.complete(self._kind, self._namespace, self._seen)
