@@ -1,8 +1,8 @@
 """The dashboard in a real Chromium, beside the server on the same cores: how long a person waits.
 
-Each figure is the 75th percentile of ten runs, with the load average beside it; what follows a job is measured once, over
-as many changes as there were. The jobs are real: 10,000 finished ones (`bench.history` copies one that ran), programs that
-print the time, 10,000 lines a second, and a million lines.
+Each figure is the 75th percentile of ten runs, with the load average beside it; what follows a job is measured once,
+over as many changes as there were. The jobs are real: 10,000 finished ones (`bench.history` copies one that ran),
+programs that print the time, 10,000 lines a second, and a million lines.
 
 Promises: those of the issue that asked for the page; docs/dashboard.md repeats them.
 """
@@ -62,12 +62,15 @@ sys.stdout.flush()
 # Runs before the page's own scripts, so nothing is missed.
 _OBSERVE = """
 window.seen = {tasks: [], keys: [], late: [], at: {}};
-new PerformanceObserver((list) => seen.tasks.push(...list.getEntries().map((one) => one.duration))).observe({type: "longtask", buffered: true});
-new PerformanceObserver((list) => seen.keys.push(...list.getEntries().filter((one) => one.name === "keydown").map((one) => one.duration)))
-  .observe({type: "event", durationThreshold: 16, buffered: true});
+const observe = (options, take) =>
+  new PerformanceObserver((list) => list.getEntries().forEach(take)).observe({buffered: true, ...options});
+observe({type: "longtask"}, (one) => seen.tasks.push(one.duration));
+observe({type: "event", durationThreshold: 16}, (one) => one.name === "keydown" && seen.keys.push(one.duration));
 const marks = {row: "table tbody tr[data-key]", line: ".log-rows .line", header: "header.top"};
 const look = () => {
-  for (const [name, selector] of Object.entries(marks)) if (!(name in seen.at) && document.querySelector(selector)) seen.at[name] = performance.now();
+  for (const [name, selector] of Object.entries(marks)) {
+    if (!(name in seen.at) && document.querySelector(selector)) seen.at[name] = performance.now();
+  }
   const last = [...document.querySelectorAll(".log-rows .line .text")].at(-1)?.textContent ?? "";
   if (last.startsWith("at ") && last !== seen.last) seen.late.push(Date.now() - 1000 * Number(last.slice(3)));
   seen.last = last;
@@ -93,7 +96,11 @@ class Bench:
         beside = f"median {statistics.median(found):.3g}{unit}, worst {max(found):.3g}{unit}" if len(found) > 1 else ""
         seen = percentile(found, 0.75) if len(found) > 1 else found[0]
         self.report.check(
-            f"dashboard: {what}", seen, at_most=at_most, unit=unit, anchor=", ".join(filter(None, (anchor, beside, load)))
+            f"dashboard: {what}",
+            seen,
+            at_most=at_most,
+            unit=unit,
+            anchor=", ".join(filter(None, (anchor, beside, load))),
         )
 
 
@@ -239,7 +246,13 @@ def _measure_lateness(bench: Bench, desk: Desk, people: People, seconds: float) 
     page.wait_for_timeout(seconds * 1000)
     late = sorted(float(one) for one in page.evaluate("seen.late"))
     p99 = late[math.ceil(len(late) * 0.99) - 1]
-    bench.check("a line on the screen, p99", [p99], 250, " ms", anchor=f"{len(late)} lines, p50 {statistics.median(late):.0f} ms")
+    bench.check(
+        "a line on the screen, p99",
+        [p99],
+        250,
+        " ms",
+        anchor=f"{len(late)} lines, p50 {statistics.median(late):.0f} ms",
+    )
     desk.rest.delete("/api/v1/jobs/clock?namespace=default")
     page.context.close()
 
@@ -271,7 +284,9 @@ def _measure_million(bench: Bench, desk: Desk, people: People) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long lines are followed (default: %(default)g)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long lines are followed (default: %(default)g)"
+    )
     options = parser.parse_args()
     toolbox = Toolbox()
     found = toolbox.find_browser()

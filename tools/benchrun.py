@@ -45,7 +45,7 @@ BENCHES = (
     *("first_step", "warm_start", "run", "cli", "code"),
     *("pod_start", "real_jobs", "gang_restart", "lifecycles", "v1", "large_job", "deletions", "retention"),
     *("greedy_tenant", "startup", "adoption", "history", "pauses"),
-    *("http_vs_kube", "store_vs_etcd", "watch_fanout", "http_client", "rest", "rest_streams", "logs"),
+    *("http_vs_kube", "store_vs_etcd", "watch_fanout", "http_client", "rest", "rest_streams", "logs", "dashboard"),
 )
 """In the order of the page: starting a job, many jobs, the server over time, its parts."""
 ON_CLUSTERS = ("operator", "operator_growth")

@@ -79,7 +79,11 @@ def main() -> int:
     if found is None:
         print("Chromium is not here: run `make setup`", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as folder, running_desk(Path(folder) / "home") as desk, sync_playwright() as driver:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_desk(Path(folder) / "home") as desk,
+        sync_playwright() as driver,
+    ):
         browser = launch(driver, found)
         people = People(browser, desk)
         shown = list_shown(desk)
