@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.jobs.logs.lines import MAX_TEXT, Stamped, split_text
@@ -109,9 +109,9 @@ def remove(archive: Path, jobsets: list[str]) -> None:
 
 
 def read_lines(log: ArchivedLog, last_bytes: int | None = None) -> Iterator[Stamped]:
-    """Partial lines are joined, up to `MAX_TEXT`; a line says what rotation has dropped. `last_bytes`: only lines in so
-    much of the end."""
-    held: dict[bytes, tuple[str, list[bytes]]] = {}
+    """Partial lines are joined, up to `MAX_TEXT`, and have the time of their last part; a line says what rotation has
+    dropped. `last_bytes`: only lines in so much of the end."""
+    held: dict[bytes, _LongLine] = {}
     seams = SeamReader()
     for raw in _read_entries(log, last_bytes):
         moment, stream, flag, text = (*raw.rstrip(b"\n").split(b" ", 3), b"", b"", b"")[:4]
@@ -119,17 +119,39 @@ def read_lines(log: ArchivedLog, last_bytes: int | None = None) -> Iterator[Stam
             if gap := seams.describe_gap(raw):
                 yield moment.decode(errors="replace"), gap
             continue
-        time, parts = held.pop(stream, (moment.decode(errors="replace"), list[bytes]()))
-        if len(parts) == _MAX_PARTS:
-            yield time, b"".join(parts)
-            parts = []
-        parts.append(text)
+        line = held.pop(stream, None) or _LongLine()
+        if len(line.parts) == _MAX_PARTS:
+            yield line.take()
+        line.add(moment, text)
         if flag == b"P":
-            held[stream] = (time, parts)
+            held[stream] = line
         else:
-            yield from ((time, part) for part in split_text(b"".join(parts)))
-    for time, parts in held.values():
-        yield time, b"".join(parts)
+            time, whole = line.take()
+            yield from ((time, part) for part in split_text(whole))
+    for line in held.values():
+        yield line.take()
+
+
+@dataclass(slots=True)
+class _LongLine:
+    """A line that is stored in parts."""
+
+    time: bytes = b""
+    """That of its last part; for all pieces of a line that is longer than `MAX_TEXT`, that of the first piece."""
+    parts: list[bytes] = field(default_factory=list)
+    is_begun: bool = False
+    """Whether its beginning was taken."""
+
+    def add(self, moment: bytes, text: bytes) -> None:
+        if not self.is_begun:
+            self.time = moment
+        self.parts.append(text)
+
+    def take(self) -> Stamped:
+        whole = b"".join(self.parts)
+        self.parts.clear()
+        self.is_begun = True
+        return self.time.decode(errors="replace"), whole
 
 
 def _read_entries(log: ArchivedLog, last_bytes: int | None) -> Iterator[bytes]:

@@ -11,6 +11,8 @@ import contextlib
 import fcntl
 import os
 import signal
+import sys
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -218,7 +220,7 @@ class Attempt:
         """Reads output. A tenant's program controls how much there is and the shim is in no control group, so reading
         pauses when it has used too much processor time or written too much; the program then blocks on its full
         pipe."""
-        more = self._read_output(fd)
+        more = self._read_in_order(fd)
         if not more or not self._sandbox.pod.tenant_cgroup:
             return
         now, spent = get_monotonic(), time.process_time()
@@ -235,10 +237,24 @@ class Attempt:
         if fd in self._outputs:
             self._loop.add(fd, lambda _: self._pump(fd))
 
-    def _read_output(self, fd: int) -> bool:
+    def _read_in_order(self, fd: int) -> bool:
+        """Reads one piece. Before one of the standard error it reads all that waits in the standard output: on a busy
+        machine that may be much, and a traceback has to stand after what the program printed before it, at the end of
+        the log."""
+        if self._outputs[fd] == STDOUT:
+            return self._read_output(fd)
+        size = _count_waiting(fd)
+        for other in [other for other, stream in self._outputs.items() if stream == STDOUT]:
+            left = _count_waiting(other)
+            while left > 0 and other in self._outputs:
+                left -= _PIECE
+                self._read_output(other)
+        return self._read_output(fd, max(1, min(size, _PIECE)))
+
+    def _read_output(self, fd: int, most: int = _PIECE) -> bool:
         """Reads one piece. False if nothing is available."""
         try:
-            data = os.read(fd, _PIECE)
+            data = os.read(fd, most)
         except BlockingIOError:
             return False
         except OSError:  # a terminal that nobody has open any more reports an I/O error
@@ -392,6 +408,11 @@ def _make_message_file(path: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     os.fchmod(handle, 0o666)
     os.close(handle)
+
+
+def _count_waiting(pipe: int) -> int:
+    """How many bytes can be read now."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def enlarge(pipe: int, size: int) -> None:

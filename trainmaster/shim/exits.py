@@ -8,6 +8,7 @@ other ranks print a lot after it or a traceback is long, it is the part that doe
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE, SEAMS, STREAM_FIELD
 from trainmaster.shim.output.cause import shorten_output
@@ -48,9 +49,16 @@ def read_log_end(path: str) -> str:
     if len(content) == _WINDOW:
         entries = entries[1:]  # the first one is incomplete
     entries = [entry for entry in entries if entry[STREAM_FIELD] not in SEAMS]
-    text = b"".join(entry[HEAD_BYTES:] + (b"" if entry[_TAG] == ord("P") else b"\n") for entry in entries)
+    text = b"".join(_list_texts(entries))
     last = _decode(b"".join(text.splitlines(keepends=True)[-MAX_LOG_LINES:])[-MAX_LOG_BYTES:])
     return shorten_output(_decode(text), last, MAX_LOG_LINES, MAX_LOG_BYTES)
+
+
+def _list_texts(entries: list[bytes]) -> Iterator[bytes]:
+    """Parts of a line are joined if nothing of the other stream stands between them."""
+    for entry, following in zip(entries, [*entries[1:], b""], strict=True):
+        is_part = entry[_TAG] == ord("P") and following[STREAM_FIELD] in (entry[STREAM_FIELD], b"")
+        yield entry[HEAD_BYTES:] + (b"" if is_part else b"\n")
 
 
 def _decode(content: bytes) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from trainmaster.shim import attempt as attempts
 from trainmaster.shim.attempt import AlreadyBegun, Attempt, enlarge
-from trainmaster.shim.log_sink import HEAD_BYTES, STDOUT, LogSink
+from trainmaster.shim.log_sink import HEAD_BYTES, STDERR, STDOUT, LogSink
 from trainmaster.shim.loop import Loop
 from trainmaster.shim.protocol import ContainerSpec, Exited, Paths, SandboxSpec, Started, decode, encode, write_whole
 from trainmaster.shim.sandbox.build import Sandbox
@@ -101,3 +101,27 @@ def test_what_is_in_the_pipes_is_logged_even_if_the_machine_was_too_busy_to_read
     assert told == ["exited"]
     if is_held:
         os.close(writer)
+
+
+def test_a_traceback_stands_after_what_was_printed_before_it_however_much_of_that_waits(tmp_path: Path) -> None:
+    """Otherwise the last words of a failed program do not show why, on a machine that is too busy to read along."""
+    attempt, paths = make_attempt(tmp_path, [])
+    os.makedirs(os.path.dirname(paths.log("main", 0)))
+    attempt._sink = LogSink(paths.log("main", 0), 1 << 30, 1)
+    ends = {}
+    for stream in (STDOUT, STDERR):
+        reader, ends[stream] = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        enlarge(reader, 1 << 18)
+        attempt._add_output(reader, stream)
+    size = fcntl.fcntl(ends[STDOUT], fcntl.F_GETPIPE_SZ)
+    os.write(ends[STDOUT], b"x" * (size - 16) + b"\nthe last line\n")
+    os.write(ends[STDERR], b"ValueError: no data\n")
+    errors = next(fd for fd, stream in attempt._outputs.items() if stream == STDERR)
+    attempt._pump(errors)
+    texts = [entry[HEAD_BYTES:] for entry in Path(paths.log("main", 0)).read_bytes().splitlines()]
+    assert texts[-2:] == [b"the last line", b"ValueError: no data"]
+    for fd in tuple(attempt._outputs):
+        attempt._close_output(fd)
+    attempt._sink.close()
+    for fd in ends.values():
+        os.close(fd)

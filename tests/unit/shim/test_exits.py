@@ -111,3 +111,12 @@ def test_a_traceback_longer_than_the_message_keeps_its_beginning_the_programs_ow
     paths = make_paths(tmp_path, None, ["F step 3", head, own, *frames, "F ValueError: no"])
     lines = read_message(paths, make_spec(from_logs=True), failed=True).splitlines()
     assert (lines[:2], lines[3], lines[-1]) == ([head[2:], own[2:]], "  ...", "ValueError: no")
+
+
+def test_a_part_of_a_line_is_not_joined_with_a_line_of_the_other_stream(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path)
+    entries = [("stdout", "P", "half "), ("stderr", "F", "ValueError: no data"), ("stdout", "F", "a line")]
+    text = "".join(f"2026-11-15T12:00:00.000000001Z {stream} {tag} {said}\n" for stream, tag, said in entries)
+    Path(paths.log("main", 0)).write_text(text)
+    found = read_message(paths, make_spec(from_logs=True), failed=True)
+    assert found == "half \nValueError: no data\na line\n"

@@ -93,10 +93,17 @@ class Gate:
     def __init__(self, position: Position) -> None:
         self._time = position.time
         self._left = position.same
+        self._has_begun = False
 
     def lets(self, time: str) -> bool:
         key = sort_key(time)
-        if not self._time or not key or key > self._time:
+        if not self._time:
+            return True
+        if not key:
+            # A kubelet that is asked for what comes after a time may begin with the rest of a long line, without a time.
+            return self._has_begun
+        self._has_begun = True
+        if key > self._time:
             return True
         if key == self._time and self._left > 0:
             self._left -= 1

@@ -4,12 +4,16 @@ The shim writes headers of fixed length in UTC, so timestamps are compared as te
 `Renderer` takes whole entries in any portions and returns what the client sees; it keeps parts of long lines until they
 are complete, per stream, and returns anything longer than `MAX_HELD` in pieces. Where rotation has dropped output, it
 returns a line that says how much.
+
+A line that is stored in parts has the time of its last part, because it stands where that part stands: so times never
+go back within a log, and whoever asks again for what comes after a line gets neither half a line nor one twice.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE, OPENED, SEAMS, STREAM_FIELD, SeamReader
@@ -27,13 +31,25 @@ def format_stamp(moment: datetime) -> bytes:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z").encode()
 
 
+@dataclass(slots=True)
+class _LongLine:
+    """The parts of a line whose end has not come yet."""
+
+    texts: list[bytes] = field(default_factory=list)
+    stamp: bytes = b""
+    """Of its last part."""
+    is_begun: bool = False
+    """Whether its beginning was returned, or left out."""
+    is_left_out: bool = False
+
+
 class Renderer:
     def __init__(self, *, timestamps: bool = False, since: bytes = b"", stream: bytes = b"") -> None:
         self._timestamps = timestamps
         self._since = since
         self._stream = stream
-        self._held: dict[bytes, list[bytes]] = {}
-        """By stream, the parts of an incomplete line that were not returned yet."""
+        self._held: dict[bytes, _LongLine] = {}
+        """By stream."""
         self._seams = SeamReader()
 
     def render(self, entries: bytes) -> bytes:
@@ -49,7 +65,7 @@ class Renderer:
 
     def finish(self) -> bytes:
         """The rest of incomplete lines."""
-        kept = b"".join([part for parts in self._held.values() for part in parts])
+        kept = b"".join([self._take(line) for line in self._held.values()])
         self._held.clear()
         return kept
 
@@ -59,25 +75,30 @@ class Renderer:
             return self._render_seam(entry)
         if self._stream and stream != self._stream:
             return b""
-        parts = self._held.pop(stream, None)
-        if parts is None:
-            if entry[:_STAMP] < self._since:
-                return b""
-            parts = [entry[: _STAMP + 1]] if self._timestamps else []
-        parts.append(entry[HEAD_BYTES:])
+        line = self._held.pop(stream, None) or _LongLine()
+        line.texts.append(entry[HEAD_BYTES:])
+        line.stamp = entry[:_STAMP]
         if entry[_TAG] != _PART:
-            return b"".join(parts) + b"\n"
-        self._held[stream] = parts
-        if len(parts) < _MAX_PARTS:
-            return b""
-        self._held[stream] = []
-        return b"".join(parts)
+            shown = self._take(line)
+            return b"" if line.is_left_out else shown + b"\n"
+        self._held[stream] = line
+        return self._take(line) if len(line.texts) >= _MAX_PARTS else b""
+
+    def _take(self, line: _LongLine) -> bytes:
+        """What there is of the line, with its time if this is its beginning."""
+        head = b""
+        if not line.is_begun:
+            line.is_begun, line.is_left_out = True, line.stamp < self._since
+            head = line.stamp + b" " if self._timestamps else b""
+        text = b"".join(line.texts)
+        line.texts.clear()
+        return b"" if line.is_left_out else head + text
 
     def _render_seam(self, entry: bytes) -> bytes:
         gap = self._seams.describe_gap(entry)
         if not gap or entry[:_STAMP] < self._since:
             return b""
-        begun = b"".join([b"".join(parts) + b"\n" for parts in self._held.values()])
+        begun = b"".join([self._take(line) + b"\n" for line in self._held.values() if not line.is_left_out])
         self._held.clear()
         return begun + (entry[: _STAMP + 1] if self._timestamps else b"") + gap + b"\n"
 

@@ -84,3 +84,25 @@ def test_parts_of_a_long_line_come_once_when_the_connection_breaks_in_its_middle
             asyncio.run(read())
     asyncio.run(read())
     assert [len(text) for text in texts] == [5, MAX_TEXT, MAX_TEXT, 10, 4]
+
+
+class KubeletLogs:
+    """A kubelet compares the time of each part of a long line with `since_time`, and stamps only the first one."""
+
+    async def logs(self, name: str, namespace: str, options: LogOptions) -> AsyncIterator[bytes]:
+        whole = options.since_time == ""
+        begin = f"{TIMES[0]} the beginning, " if whole else ""
+        yield f"{begin}the end\n{TIMES[1]} last\n".encode()
+
+
+def test_the_rest_of_a_line_that_was_read_is_no_line_when_it_is_asked_for_what_comes_later() -> None:
+    position, texts = Position(), list[bytes]()
+
+    async def read() -> None:
+        batches: Any = read_lines(cast("Client", KubeletLogs()), "n", "p", LogOptions(), position)
+        async for batch in batches:
+            texts.extend(position.advance(line)[1] for line in batch)
+
+    for _ in range(2):
+        asyncio.run(read())
+    assert texts == [b"the beginning, the end", b"last"]

@@ -37,13 +37,37 @@ def test_heads_are_cut_and_parts_joined_even_with_the_other_stream_between_them(
 def test_a_time_stamp_stands_once_before_each_line() -> None:
     lines = Renderer(timestamps=True).render(LOG).split(b"\n")
     assert lines[0] == b"2026-11-15T12:00:00.000000000Z one"
-    assert lines[3] == b"2026-11-15T12:00:02.000000000Z two parts"
+    assert lines[3] == b"2026-11-15T12:00:04.000000000Z two parts", "that of its end, so times never go back"
     assert Renderer(timestamps=True).render(make_entry(7, "x")) == b"2026-11-15T12:00:07.000000000Z x\n"
 
 
 def test_lines_before_the_time_asked_for_are_left_out() -> None:
     since = format_stamp(datetime(2026, 11, 15, 12, 0, 3, tzinfo=UTC))
-    assert Renderer(since=since).render(LOG) == b"between\nparts\n\n"
+    assert Renderer(since=since).render(LOG) == b"between\ntwo parts\n\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "want"),
+    [
+        pytest.param(2, b"long line\nlast\n", id="while it was printed"),
+        pytest.param(3, b"long line\nlast\n", id="when it ended"),
+        pytest.param(4, b"", id="later"),
+    ],
+)
+def test_of_a_line_in_parts_everything_comes_or_nothing(second: int, want: bytes) -> None:
+    """A follower that comes again would get what is left of it, and count it as the line that it knows."""
+    log = make_entry(1, "long ", "P") + make_entry(3, "line") + make_entry(3, "last")
+    since = format_stamp(datetime(2026, 11, 15, 12, 0, second, tzinfo=UTC))
+    assert Renderer(since=since).render(log) == want
+
+
+def test_a_line_that_is_far_too_long_is_left_out_whole() -> None:
+    since = format_stamp(datetime(2026, 11, 15, 12, 0, 3, tzinfo=UTC))
+    renderer = Renderer(since=since, timestamps=True)
+    for _ in range(MAX_HELD // MAX_LINE):
+        assert renderer.render(make_entry(2, "x" * MAX_LINE, "P")) == b""
+    assert renderer.render(make_entry(4, "its end")) == b""
+    assert renderer.render(make_entry(4, "next")) == b"2026-11-15T12:00:04.000000000Z next\n"
 
 
 def test_one_stream_alone() -> None:
