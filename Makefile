@@ -27,7 +27,6 @@ heavy: setup ## Run the slow tests: FSDP, DeepSpeed, elastic jobs, frameworks of
 	@$(RUN) tools/frameworks.py paddle mxnet || true
 	@$(RUN) tools/toolbox.py ensure heavy
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/node/heavy_frameworks.py tests/node/heavy_v1_examples.py $(ARGS)
-	@$(RUN) tools/scrub.py $(RUN) -m pytest -q -m browser tests/browser/heavy_*.py tests/browser $(ARGS)
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/seam/heavy_failover.py tests/seam/heavy_outages.py tests/cluster/heavy_torch.py $(ARGS)
 	@$(RUN) tools/scrub.py $(RUN) -m pytest -q tests/seam/heavy_kueue.py tests/seam/heavy_gangs.py $(ARGS)
 	@TRAINMASTER_OLDER_KUBERNETES=true $(RUN) tools/scrub.py $(RUN) -m pytest -q -m kube tests/seam/test_admission.py tests/seam/test_same_objects.py tests/seam/test_v1_cluster.py tests/flow/test_trainjob_flow.py $(ARGS)

@@ -40,7 +40,6 @@ def running_desk(home: Path) -> Iterator[Desk]:
         desk.wait_for(jobs.TALKER, lambda job: job["attempt"] == 1 and job["progress"] is not None)
         yield desk
         desk.end_jobs()
-        desk.close()
 
 
 def list_shown(desk: Desk) -> dict[str, str]:

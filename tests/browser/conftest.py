@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.browser import jobs
 from tests.browser.desk import Desk, People, launch, open_desk
@@ -22,6 +22,8 @@ def browser() -> Iterator[Browser]:
     found = toolbox.find_browser()
     if found is None:
         pytest.skip(toolbox.why_missing(CHROMIUM))
+    # Other lanes of tests run beside this one.
+    expect.set_options(timeout=30_000)
     with sync_playwright() as driver:
         program = launch(driver, found)
         yield program
@@ -36,7 +38,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         desk.add_tenant("ann")
         yield desk
         desk.end_jobs()
-        desk.close()
 
 
 @pytest.fixture(scope="package")

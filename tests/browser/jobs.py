@@ -9,13 +9,23 @@ RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
 TALKER, DOOMED, WAITING, HOSTILE, DELETED, FINISHED = "talker", "doomed", "waiting", "hostile", "deleted", "finished"
 FINISHED_JOBS = 24
 
-# Rank 1 fails in the first attempt; then both print a numbered line every 0.2 s until they are stopped.
+# Rank 1 fails in the first attempt, when both have printed something; then both print a numbered line every 0.2 s until
+# they are stopped.
 _TALK = """
-import os, sys, time, trainmaster
+import os, socket, sys, time, trainmaster
 rank, attempt = os.environ["JOB_COMPLETION_INDEX"], os.environ["TRAINMASTER_ATTEMPT"]
 print("rank", rank, "begins attempt", attempt, flush=True)
+if attempt == "0" and rank == "0":
+    door = socket.create_server(("", 29507))
+    while True:
+        door.accept()
 if attempt == "0":
-    time.sleep(0.3 if rank == "1" else 60)
+    for _ in range(100):
+        try:
+            socket.create_connection(("talker-node-0-0.talker", 29507), 5).close()
+            break
+        except OSError:
+            time.sleep(0.1)
     sys.exit("lost connection to its peer")
 print("\\x1b[32mepoch 1\\x1b[0m " + "\\r".join(f"{n * 10:3} % done" for n in range(11)), flush=True)
 for step in range(100000):

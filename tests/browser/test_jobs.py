@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser import jobs
 from tests.browser.desk import Desk, People
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 def list_names(page: Page) -> list[str]:

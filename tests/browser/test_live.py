@@ -10,8 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.desk import Desk, People, read_owner_token
 from tests.browser.jobs import submit
-from tests.support.clients import Target
-from tests.support.server import ServerProcess, launch_server
+from tests.support.server import launch_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -23,22 +22,9 @@ for number in range(1_000_000):
 """
 
 
-def open_desk(server: ServerProcess) -> Desk:
-    target = Target("ours", server.kubeconfig, _issue_nothing)
-    token = read_owner_token(server.home)
-    kube = target.raw(token)
-    desk = Desk(server, kube, kube, {"owner": token})
-    desk.rest = desk.connect(token)
-    return desk
-
-
-def _issue_nothing(user: str, groups: tuple[str, ...], folder: Path) -> tuple[Path, Path]:
-    raise AssertionError("these tests are the owner")
-
-
 def test_after_a_killed_server_every_line_is_there_once(browser: Browser, tmp_path: Path) -> None:
     server = launch_server(tmp_path / "home")
-    desk = open_desk(server)
+    desk = Desk(server, {"owner": read_owner_token(server.home)})
     people = People(browser, desk)
     try:
         submit(desk.kube, "numbers", NUMBERS)
@@ -57,15 +43,9 @@ def test_after_a_killed_server_every_line_is_there_once(browser: Browser, tmp_pa
         assert numbers[0] <= before[0]
         expect(page.get_by_role("searchbox")).to_have_value("typed text")
         assert not [complaint for complaint in people.close() if "console" not in complaint]
-        desk.rest.close()
-        desk.rest = desk.connect(desk.tokens["owner"])
-        desk.kube.close()
-        desk.kube = Target("ours", server.kubeconfig, _issue_nothing).raw(desk.tokens["owner"])
         desk.end_jobs()
     finally:
         people.close()
-        desk.kube.close()
-        desk.rest.close()
         assert server.stop() == 0
 
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.desk import Desk, People
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 def test_a_link_logs_in_once_and_leaves_the_address_at_once(people: People, desk: Desk) -> None:

@@ -23,10 +23,19 @@ import { VerbDialog } from "../parts/verb_dialog.js";
 
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
+/** @typedef {{verb: import("../lib/verbs.js").Verb, job: JobDetail}} Asked what somebody wants to do to the job */
 
 const TABS = ["logs", "ranks", "events"];
 
 export function JobPage() {
+  const [asked, setAsked] = useState(/** @type {Asked | null} */ (null));
+  // The dialog is beside what is shown of the job: its result can be read when the job is gone.
+  return html`<${Job} onAsk=${setAsked} />
+    ${asked ? html`<${VerbDialog} key="verb" verb=${asked.verb} jobs=${[asked.job]} onClose=${() => setAsked(null)} />` : null}`;
+}
+
+/** @param {{onAsk: (asked: Asked) => void}} props */
+function Job({ onAsk }) {
   const [, namespace = "", name = "", uid = ""] = route.value.path;
   const { query } = route.value;
   const kind = query.get("kind") ?? "";
@@ -46,7 +55,7 @@ export function JobPage() {
   if (!data) return job.problem.value ? html`<${NoJob} problem=${job.problem.value} name=${name} namespace=${namespace} />` : html`<${Loading} />`;
   const attempts = countAttempts(live, record);
   return html`
-    <${Head} data=${data} live=${live} />
+    <${Head} data=${data} live=${live} onAsk=${onAsk} />
     <${Problem} problem=${job.problem.value} />
     <${Explanation} data=${data} live=${live} record=${record} />
     <${Verdict} verdict=${data.verdict} />
@@ -117,8 +126,8 @@ function keepAttempt(event, data, attempt) {
   return { ...data, lines: data.lines.filter((/** @type {{attempt: number}} */ line) => line.attempt === Number(attempt)) };
 }
 
-/** @param {{data: JobDetail | RecordDetail, live: JobDetail | null}} props */
-function Head({ data, live }) {
+/** @param {{data: JobDetail | RecordDetail, live: JobDetail | null, onAsk: (asked: Asked) => void}} props */
+function Head({ data, live, onAsk }) {
   return html`<div class="head">
     <div class="title">
       <p class="crumbs"><a href="#/jobs">${t("page.jobs")}</a> / <a href=${`#/jobs?ns=${encodeURIComponent(data.namespace)}`}>${data.namespace}</a>${data.kind === "TrainJob" ? null : html` / ${data.kind}`}</p>
@@ -126,16 +135,14 @@ function Head({ data, live }) {
       <${State} state=${live ? getShownState(live) : data.state} />
       ${live ? null : html`<span class="badge">${t("job.record")}</span>`}
     </div>
-    ${live && !isReadOnly() ? html`<${Actions} job=${live} />` : null}
+    ${live && !isReadOnly() ? html`<${Actions} job=${live} onAsk=${onAsk} />` : null}
   </div>`;
 }
 
-/** @param {{job: JobDetail}} props */
-function Actions({ job }) {
-  const [verb, setVerb] = useState(/** @type {import("../lib/verbs.js").Verb | null} */ (null));
+/** @param {{job: JobDetail, onAsk: (asked: Asked) => void}} props */
+function Actions({ job, onAsk }) {
   return html`<div class="actions">
-    ${VERBS.filter((one) => isApplicable(one, job)).map((one) => html`<button key=${one} type="button" class=${one === "delete" ? "danger-text" : ""} onClick=${() => setVerb(one)}>${t(`verb.${one}`)}</button>`)}
-    ${verb ? html`<${VerbDialog} verb=${verb} jobs=${[job]} onClose=${() => setVerb(null)} />` : null}
+    ${VERBS.filter((verb) => isApplicable(verb, job)).map((verb) => html`<button key=${verb} type="button" class=${verb === "delete" ? "danger-text" : ""} onClick=${() => onAsk({ verb, job })}>${t(`verb.${verb}`)}</button>`)}
   </div>`;
 }
 

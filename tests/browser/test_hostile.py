@@ -8,13 +8,13 @@ from playwright.sync_api import Page, expect
 from tests.browser import jobs
 from tests.browser.desk import Desk, People
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 def open_hostile(people: People, desk: Desk, more: str = "") -> Page:
     desk.wait_for(jobs.HOSTILE, lambda job: job["state"] == "Failed")
     page = people.open(desk.find_address(jobs.HOSTILE) + more)
-    page.get_by_role("log").get_by_text("the last line").wait_for()
+    page.get_by_role("log").get_by_text("ValueError").wait_for()
     return page
 
 
@@ -28,6 +28,16 @@ def test_markup_is_shown_as_it_was_printed(people: People, desk: Desk) -> None:
         other = people.open(address)
         expect(other.get_by_role("link", name=jobs.HOSTILE).first).to_be_visible()
         assert other.locator("main img, main script").count() == 0
+
+
+def test_the_last_line_of_standard_output_stands_once_and_before_the_error(people: People, desk: Desk) -> None:
+    """However busy the machine was: the shim reads two pipes, and a page that comes again asks again."""
+    page = open_hostile(people, desk)
+    shown = page.locator(".line .text").all_inner_texts()
+    last = [number for number, text in enumerate(shown) if text == "the last line"]
+    error = [number for number, text in enumerate(shown) if text.startswith("ValueError")]
+    assert (len(last), len(error)) == (1, 1)
+    assert last < error
 
 
 def test_control_and_bidi_characters_are_visible(people: People, desk: Desk) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser import jobs
 from tests.browser.desk import Desk, People
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 def is_second_attempt(job: dict[str, Any]) -> bool:

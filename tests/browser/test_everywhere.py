@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 from tests.browser import jobs
 from tests.browser.desk import Desk, People
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 LANGUAGES = ("en-US", "ko-KR")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
