@@ -12,23 +12,13 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, StorageState
 
-from tests.support.clients import Raw
+from tests.support.clients import Raw, Visitor
 from tests.support.server import ServerProcess
 from tools.browser import Browser as InstalledBrowser
 
 PATIENCE = 120.0
 """Seconds: other lanes of tests run beside these."""
 PAUSE = 0.1
-
-
-class Visitor(Raw):
-    """Connects for each request: minutes may pass between two of them, and then the server has closed the connection."""
-
-    def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        try:
-            return super().call(method, path, body, **headers)
-        finally:
-            self.close()
 
 
 @dataclass

@@ -161,7 +161,7 @@ def test_every_route_knows_whose_things_it_is_asked_for(site: RestSite) -> None:
     for who, token in {"its own": site.tokens[BOB], "a guest": invite(site, BOB)}.items():
         for method, path in ROUTES:
             # Streams go on, and the fake nodes have no logs.
-            if method == "GET" and "tenants" not in path and not path.endswith(("/stream", "/logs")):
+            if method == "GET" and "tenants" not in path and not path.endswith("/stream") and "/logs" not in path:
                 code, answer = site.call(method, fill(path, job), token=token)
                 allowed = {200, 404} if "history" in path else {403} if "/nodes" in path else {200}
                 assert code in allowed, f"{method} {path} by {who}: {answer}"

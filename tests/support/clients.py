@@ -96,6 +96,16 @@ class Raw:
             self._connection.close()
 
 
+class Visitor(Raw):
+    """Connects for each request: the server closes a connection that is not used for minutes."""
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        try:
+            return super().call(method, path, body, **headers)
+        finally:
+            self.close()
+
+
 @dataclass(frozen=True)
 class Target:
     name: str

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from trainmaster.history.archive import FILE, Archive
-from trainmaster.history.logs import ArchivedLog, list_logs, read_lines
+from trainmaster.history.logs import ArchivedLog, list_logs, open_pieces, read_lines
 from trainmaster.jobs.logs.contract import KeptLog
 from trainmaster.jobs.logs.lines import Stamped
+from trainmaster.jobs.logs.windows.stored import LogBytes
 
 
 class KeptLogs:
@@ -35,3 +36,14 @@ class KeptLogs:
             return archive.list_jobsets(job)
         finally:
             archive.close()
+
+
+def open_kept(log: KeptLog) -> LogBytes:
+    """To read it anywhere."""
+    assert isinstance(log, ArchivedLog)
+    return open_pieces(log)
+
+
+def measure_kept(log: KeptLog) -> int:
+    assert isinstance(log, ArchivedLog)
+    return log.bytes

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmaster.jobs.logs.lines import MAX_TEXT, Stamped, split_text
+from trainmaster.jobs.logs.windows.stored import FileBytes
 from trainmaster.jobs.models.ranks import PodPlace, parse_place
 from trainmaster.shim.log_sink import MAX_LINE, SEAMS, SeamReader
 
@@ -36,6 +37,19 @@ class ArchivedLog:
     @property
     def bytes(self) -> int:
         return sum(piece.stat().st_size for piece in self.pieces)
+
+
+def open_pieces(log: ArchivedLog) -> FileBytes:
+    """To read it anywhere. Raises FileNotFoundError if it was purged."""
+    files: list[int] = []
+    try:
+        for piece in log.pieces:
+            files.append(os.open(piece, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        for file in files:
+            os.close(file)
+        raise
+    return FileBytes(files)
 
 
 def keep(archive: Path, place: str, pod_directory: Path) -> int:

@@ -23,6 +23,7 @@ from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.live.sources import Sources
+from trainmaster.rest.services.log_windows import LogWindows
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantService
 
@@ -86,6 +87,7 @@ class Backend:
     """Of live data; the host runs them."""
     new_jobs: NewJobs
     logins: Logins
+    log_windows: LogWindows
     limits: RestLimits = field(default_factory=RestLimits)
     server: HostInfo = field(default_factory=HostInfo)
     audit: Write | None = None

@@ -147,8 +147,11 @@ class SeamReader:
         missing = self._count - before
         if entry[STREAM_FIELD] == CLOSED or missing <= 0:
             return b""
-        first = b"the first " if before == 0 else b""
-        return b"trainmaster: %s%d bytes of output were dropped by rotation" % (first, missing)
+        return describe_missing(missing, is_first=before == 0)
+
+
+def describe_missing(count: int, *, is_first: bool) -> bytes:
+    return b"trainmaster: %s%d bytes of output were dropped by rotation" % (b"the first " if is_first else b"", count)
 
 
 def build_entries(pending: dict[bytes, bytes], stream: bytes, data: bytes, stamp: bytes) -> bytes:

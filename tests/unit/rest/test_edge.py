@@ -34,6 +34,7 @@ from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.live.sources import Sources
+from trainmaster.rest.services.log_windows import LogWindows
 from trainmaster.rest.services.records import NoRecords
 from trainmaster.rest.services.sign_up import SignUpRules
 from trainmaster.rest.services.streams import Streams
@@ -87,6 +88,7 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
         Sources(clock),
         NewJobs(jobs, HistoryService(None), None),
         Logins(known, MemoryStorage(), clock, SeededIds(2)),
+        LogWindows(clock),
         limits or RestLimits(),
     )
 

@@ -1,13 +1,15 @@
 """Regular expressions that users write, matched in linear time (RE2, as upstream does).
 
 Python's own engine takes exponential time for some patterns, and these are matched inside the control plane. Used for
-the failure policy of JobSets, and to warn about invalid patterns.
+the failure policy of JobSets, to warn about invalid patterns, and to search logs.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 LONGEST = 10_000
 """Maximum length of a pattern; RE2 itself limits the memory of the compiled form."""
@@ -15,13 +17,19 @@ LONGEST = 10_000
 
 @lru_cache(maxsize=256)
 def _compile(pattern: str) -> tuple[Any, str]:
+    if len(pattern) > LONGEST:
+        return None, f"is longer than {LONGEST} characters"
+    return _compile_with(pattern, {})
+
+
+def _compile_with(pattern: str, flags: Mapping[str, bool]) -> tuple[Any, str]:
+    """`flags`: options of RE2."""
     # Imported on demand, because the import takes 10 ms. It has no types.
     import re2  # type: ignore[import-untyped]  # noqa: PLC0415
 
-    if len(pattern) > LONGEST:
-        return None, f"is longer than {LONGEST} characters"
     options = re2.Options()
-    options.log_errors = False
+    for name, value in {"log_errors": False, **flags}.items():
+        setattr(options, name, value)
     try:
         return re2.compile(pattern, options=options), ""
     except re2.error as error:
@@ -33,6 +41,30 @@ def is_found(pattern: str, text: str) -> bool:
     """Whether the pattern matches anywhere in the text; an invalid pattern matches nothing."""
     compiled, _ = _compile(pattern[: LONGEST + 1])
     return compiled is not None and compiled.search(text) is not None
+
+
+_LINE_FLAGS = {"never_nl": True, "never_capture": True}
+_TEXT_ENDS = {r"\A": "^", r"\z": "$"}
+
+
+class LineMatch(Protocol):
+    def start(self) -> int: ...
+
+
+class LinePattern(Protocol):
+    def search(self, text: bytes, pos: int) -> LineMatch | None: ...
+
+
+def compile_for_lines(sought: str, *, is_pattern: bool) -> tuple[LinePattern | None, str]:
+    """For bytes with many lines: matches lie within one line, and `^` and `$` are its ends. A text that is no pattern
+    is found in upper and lower case. (compiled, "") or (None, why the pattern is invalid)."""
+    if not is_pattern:
+        return _compile_with(sought, {**_LINE_FLAGS, "literal": True, "case_sensitive": False})
+    # Alone first: a bracket in it must not close ours.
+    if fault := find_fault(sought):
+        return None, fault
+    lines = re.sub(r"\\.", lambda found: _TEXT_ENDS.get(found[0], found[0]), sought, flags=re.DOTALL)
+    return _compile_with(f"(?m)(?:{lines})", _LINE_FLAGS)
 
 
 def find_fault(pattern: str) -> str | None:

@@ -37,6 +37,7 @@ from trainmaster.rest.services.creation.templates import Templates
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.live.sources import Sources
+from trainmaster.rest.services.log_windows import LogWindows
 from trainmaster.rest.services.records import ArchivedRecords, NoRecords
 from trainmaster.rest.services.streams import Streams
 from trainmaster.rest.services.tenants import TenantService
@@ -118,6 +119,7 @@ def build_backend(
         Sources(clock),
         NewJobs(jobs, history, folders.bundles),
         Logins(callers, logins, clock, ids, read_only=dashboard.read_only),
+        LogWindows(clock),
         limits,
         pages=PageRules(dashboard.frame_ancestors, rest.base_path),
     )

@@ -16,12 +16,14 @@ from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest.backend import BackendSettings, Folders, build_backend, build_log_source
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
+from trainmaster.app.rest.pod_logs import build_opener
 from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
 from trainmaster.rest.contract import Backend, HostInfo
 from trainmaster.rest.logins.storage import SecretStorage
 from trainmaster.rest.services.creation.sweeping import Sweeper
+from trainmaster.rest.services.log_windows import LogWindows
 from trainmaster.rest.services.tenants import TenantService
 from trainmaster.version import __version__
 
@@ -68,7 +70,9 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         check_ready=_check_ready,
     )
     info = HostInfo("home", socket.gethostname(), ("history", "nodes", "queue"))
-    return replace(backend, server=info, audit=None if api.audit is None else api.audit.write)
+    log_windows = LogWindows(world.clock, build_opener(world.home.pods))
+    audit = None if api.audit is None else api.audit.write
+    return replace(backend, server=info, audit=audit, log_windows=log_windows)
 
 
 async def _read_fields() -> frozenset[str]:

@@ -58,7 +58,7 @@ async def read_beginning(
         newest = max((place.round for pod in pods if (place := find_place(pod)) is not None), default=0)
         earlier = [attempt for attempt in range(newest) if wanted.attempt in (None, attempt)]
         await await_rounds(clock, kept, job.uid, parts.uids, earlier)
-    sources = [source for pod in pods for source in _list_pod_sources(pod, wanted)]
+    sources = [source for pod in pods for source in list_pod_sources(pod, wanted)]
     alive = {place.id for pod in pods if (place := find_place(pod)) is not None}
     logs = kept.list_logs(job.uid, parts.uids)
     for log in logs:
@@ -101,7 +101,8 @@ async def read_attempts(
                 yield entry
 
 
-def _list_pod_sources(pod: Object, wanted: JobLogOptions) -> Iterator[RunSource]:
+def list_pod_sources(pod: Object, wanted: JobLogOptions) -> Iterator[RunSource]:
+    """The runs of its containers whose logs a server has: the newest one, and the one before."""
     place = find_place(pod)
     if place is None:
         return

@@ -100,7 +100,7 @@ class Gate:
         if not self._time:
             return True
         if not key:
-            # A kubelet that is asked for what comes after a time may begin with the rest of a long line, without a time.
+            # A kubelet that is asked for what comes after a time may begin with the rest of a line, without a time.
             return self._has_begun
         self._has_begun = True
         if key > self._time:

@@ -17,6 +17,7 @@ from trainmaster.api import status
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
 from trainmaster.client.contract import LogOptions
+from trainmaster.jobs.logs.windows.stored import locate_since
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.node.logs.end_signal import EndSignal
@@ -39,6 +40,7 @@ class _Asked:
     follow: bool
     tail: int | None
     limit: int | None
+    since: str
 
 
 class CriLogReader:
@@ -60,10 +62,9 @@ class CriLogReader:
             if any(one.name == container and one.is_satisfied for one in read_plan(model).containers):
                 return _stream_nothing()
             raise status.bad_request(f'container "{container}" in pod "{model.name}" has no log on this node')
-        renderer = Renderer(
-            timestamps=options.timestamps, since=self._read_since(options), stream=options.stream.lower().encode()
-        )
-        asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes)
+        since = self._read_since(options)
+        renderer = Renderer(timestamps=options.timestamps, since=since, stream=options.stream.lower().encode())
+        asked = _Asked(path, options.follow, options.tail_lines, options.limit_bytes, since.decode())
         return self._stream(asked, renderer, self._get_end_signal(model, container, attempt))
 
     def _read_since(self, options: LogOptions) -> bytes:
@@ -105,6 +106,8 @@ class CriLogReader:
             try:
                 if asked.tail is not None:
                     log.skip_to(*get_tail(log.files, asked.tail))
+                elif asked.since:
+                    log.skip_to(*locate_since(log.files, asked.since))
                 while True:
                     changed.clear()
                     over = ended.is_set or not asked.follow

@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from trainmaster.rest.models.history import LogLine
 from trainmaster.rest.models.jobs import JobState, Progress
+from trainmaster.rest.models.logs import AddressedLine
 
 
 class LogEvent(BaseModel):
     """`event: log`"""
 
-    lines: list[LogLine] = Field(description="What came together; one or more.")
+    lines: list[AddressedLine] = Field(description="What came together; one or more.")
 
 
 class MarkEvent(BaseModel):

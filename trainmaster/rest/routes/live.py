@@ -11,7 +11,7 @@ from trainmaster.kit.clock import format_time
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.server import Namespaces, Server
 from trainmaster.rest.openapi import Responses
-from trainmaster.rest.routes.jobs import Namespace, Tail, Worker
+from trainmaster.rest.routes.jobs import Attempt, Namespace, Tail, Worker
 from trainmaster.rest.routes.streams import LastId, LastIdQuery, describe_stream
 from trainmaster.rest.services.live.live_stream import LiveStream, LogWish
 from trainmaster.rest.services.live.topics import parse_positions, parse_topics
@@ -65,6 +65,7 @@ async def stream_topics(
     topic: Topics = None,
     namespace: Namespace = None,
     worker: Worker = None,
+    attempt: Attempt = None,
     tail_lines: Tail = None,
     last_id: LastId = None,
     last_event_id: LastIdQuery = "",
@@ -75,7 +76,7 @@ async def stream_topics(
     topics = parse_topics(topic or ())
     positions = parse_positions(last_id or last_event_id, topics)
     space = None if namespace is None else find_namespace(caller, namespace)
-    stream = LiveStream(caller, backend, topics, positions, space, LogWish(worker, tail_lines))
+    stream = LiveStream(caller, backend, topics, positions, space, LogWish(worker, attempt, tail_lines))
     if stream.is_over:
         return Response(status_code=204)
     identify = request.state.identify

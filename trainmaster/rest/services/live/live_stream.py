@@ -52,6 +52,7 @@ class LogWish:
     """How the topics `log:` are read."""
 
     worker: int | None = None
+    attempt: int | None = None
     tail_lines: int | None = None
 
 
@@ -214,11 +215,9 @@ class LiveStream:
         job = read_training_job(found.document["trainjob"]) if isinstance(found, JobRecord) else found
         log_cursor.check_job(job.uid, cursor.uid)
         await check_worker(caller.client, job, self.log.worker, most=log_access.MOST_WORKERS)
-        wanted = JobLogOptions(follow=True, rank=self.log.worker)
+        wanted = JobLogOptions(follow=True, rank=self.log.worker, attempt=self.log.attempt)
         if not cursor.uid and self.log.tail_lines is not None:
-            cursor = await log_access.locate_tail(
-                caller.client, backend.clock, found, wanted, kept, self.log.tail_lines
-            )
+            cursor = await self._locate_tail(found, job, wanted, self.log.tail_lines)
         if isinstance(found, JobRecord):
             source = log_access.follow_record_log(backend.sources, caller, found, wanted, kept, cursor)
         else:
@@ -226,6 +225,16 @@ class LiveStream:
         async with aclosing(source):
             async for pieces in source:
                 await self._put(topic, topic.text, [LiveItem(piece.kind, piece.data, piece.id) for piece in pieces])
+
+    async def _locate_tail(
+        self, found: TrainingJob | JobRecord, job: TrainingJob, wanted: JobLogOptions, most: int
+    ) -> log_cursor.LogCursor:
+        caller, windows, kept = self.caller, self.backend.log_windows, self.backend.history.kept
+        if isinstance(found, JobRecord):
+            return await windows.locate_tail(await windows.open_record(found, wanted, kept), job.uid, most)
+        if windows.has_files:
+            return await windows.locate_tail(await windows.open_job(caller, job, wanted, kept), job.uid, most)
+        return await log_access.locate_tail(caller.client, self.backend.clock, found, wanted, kept, most)
 
     async def _put(self, topic: Topic, slot: str, items: Sequence[LiveItem]) -> None:
         await self._queue.put([TopicFrame(topic, slot, item.kind, item.data, item.id) for item in items])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from trainmaster.api.meta import Object
 from trainmaster.jobs.logs.contract import Line
 from trainmaster.rest.services.live.log_cursor import Batch, Item, LogCursor, Placed, StreamEnd
 from trainmaster.rest.services.log_answers import build_line
@@ -52,7 +53,7 @@ class PieceBuilder:
     def _take(self, lines: list[Line], pieces: list[LogPiece]) -> None:
         if lines:
             placed = tuple(self._cursor.note(line) for line in lines)
-            data = orjson.dumps({"lines": [build_line(line) for line in lines]})
+            data = orjson.dumps({"lines": [_build_placed(line, one) for line, one in zip(lines, placed, strict=True)]})
             pieces.append(self._finish("log", data, placed))
             lines.clear()
 
@@ -67,6 +68,11 @@ class PieceBuilder:
     def _finish(self, kind: str, data: bytes, items: tuple[Placed, ...]) -> LogPiece:
         position = self._cursor.dump()
         return LogPiece(kind, data, position, items, encode_raw(kind, data, position))
+
+
+def _build_placed(line: Line, placed: Placed) -> Object:
+    """With its number among the lines of its time, as `jobs.logs.windows` counts them."""
+    return {**build_line(line), "same": placed.place[2] - 1 if placed.place else 0}
 
 
 def encode_pieces(batches: Sequence[Sequence[LogPiece]]) -> bytes:
