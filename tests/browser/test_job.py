@@ -60,7 +60,7 @@ def test_where_somebody_reads_does_not_move(people: People, desk: Desk) -> None:
     assert log.evaluate("(box) => box.scrollHeight - box.scrollTop - box.clientHeight") < 8
 
 
-def test_loaded_lines_are_searched_and_a_line_has_an_address(people: People, desk: Desk) -> None:
+def test_all_lines_are_searched_and_a_line_has_an_address(people: People, desk: Desk) -> None:
     page = open_talker(people, desk)
     page.keyboard.press("/")
     page.keyboard.type("begins attempt 1")
@@ -69,11 +69,46 @@ def test_loaded_lines_are_searched_and_a_line_has_an_address(people: People, des
     expect(page.locator(".hits")).to_have_text("1 of 2")
     expect(page.locator(".line.current")).to_contain_text("begins attempt 1")
     expect(page.locator(".line.current .sought")).to_have_text("begins attempt 1")
+    page.get_by_role("button", name="List").click()
+    page.get_by_role("list", name="List").get_by_role("button").last.click()
+    expect(page.locator(".hits")).to_have_text("2 of 2")
     page.locator(".line.current .gutter").click()
     expect(page).to_have_url(re.compile("line=1%7Enode%7E"))
     other = people.open(page.url[page.url.index("#") :].replace("find=begins+attempt+1&", ""))
     expect(other.locator(".line.target")).to_contain_text("begins attempt 1")
     expect(other.locator(".line.target")).to_be_in_viewport()
+
+
+def test_patterns_are_those_of_the_server(people: People, desk: Desk) -> None:
+    page = open_talker(people, desk)
+    page.get_by_role("button", name="regular expression").click()
+    page.get_by_role("searchbox").fill("^rank [01] begins attempt 1$")
+    expect(page.locator(".hits")).to_have_text("0 of 2")
+    page.get_by_role("searchbox").fill("rank (")
+    expect(page.get_by_role("alert")).to_contain_text("missing )")
+
+
+def test_every_part_of_a_log_is_a_place_to_go(people: People, desk: Desk) -> None:
+    page = open_talker(people, desk)
+    log = page.get_by_role("log")
+    page.get_by_role("button", name="Go to …").click()
+    page.get_by_role("button", name="Beginning").click()
+    expect(log).to_contain_text("begins attempt 0")
+    expect(page.get_by_role("button", name="Go to the end")).to_be_visible()
+    page.get_by_role("slider", name="Position").fill("100")
+    expect(log).to_contain_text(re.compile(r"step \d+"))
+    page.get_by_role("button", name="Go", exact=True).click()
+    page.get_by_role("button", name="End", exact=True).click()
+    expect(page.get_by_role("button", name="Go to the end")).to_have_count(0)
+
+
+def test_all_lines_can_be_downloaded(people: People, desk: Desk) -> None:
+    page = open_talker(people, desk)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download").click()
+    text = download.value.path().read_text()
+    assert text.count("begins attempt") == 4
+    assert "1 node/1 step 0\n" in text
 
 
 def test_one_rank_or_one_attempt_can_be_chosen(people: People, desk: Desk) -> None:

@@ -110,47 +110,126 @@ def test_heights_say_where_a_row_is_and_which_row_is_there(run: Run) -> None:
 
 
 LOG = """
-  const line = (number, attempt = 0) => {
+  const line = (number, worker = 0, attempt = 0, same = 0) => {
     const time = `2026-11-15T20:00:00.${String(number).padStart(9, "0")}Z`;
-    return { attempt, job: "node", worker: 0, container: "node", time, text: `line ${number}` };
+    return { attempt, job: "node", worker, container: "node", time, same, text: `line ${number}` };
   };
   const range = (from, to) => Array.from({ length: to - from }, (_, index) => line(from + index));
-  const log = new m.LogLines();
   const name = (one) => one.kind === "line" ? one.text.slice(5) : one.kind + one.attempt;
-  const show = () => log.entries.map(name).join(" ");
+  const show = (log) => log.entries.map(name).join(" ");
 """
 
 
 def test_answers_that_overlap_add_only_what_is_new(run: Run) -> None:
     body = f"""{LOG}
+      const log = new m.LogLines();
       log.take("snapshot", {{ lines: range(0, 3) }});
       log.take("snapshot", {{ lines: range(1, 5) }});
       log.take("snapshot", {{ lines: range(3, 5) }});
-      const before = show();
+      const before = show(log);
       log.take("snapshot", {{ lines: range(9, 11) }});
-      return [before, show()];
+      return [before, show(log)];
     """
     assert run("lib/log_lines.js", body) == ["0 1 2 3 4", "9 10"]
 
 
+def test_who_reads_keeps_what_is_shown_whatever_comes(run: Run) -> None:
+    body = f"""{LOG}
+      const log = new m.LogLines();
+      log.take("log", {{ lines: range(0, 3) }});
+      log.leave();
+      log.take("log", {{ lines: range(3, 6) }});
+      const left = [show(log), log.isFar, log.missed];
+      await log.loadAfter();
+      const again = [show(log), log.isFar, log.missed];
+      log.leave();
+      log.take("log", {{ lines: range(6, 7) }});
+      log.goToEnd();
+      return [left, again, [show(log), log.isFar, log.missed]];
+    """
+    assert run("lib/log_lines.js", body) == [
+        ["0 1 2", True, 3],
+        ["0 1 2 3 4 5", False, 0],
+        ["0 1 2 3 4 5 6", False, 0],
+    ]
+
+
+WINDOWS = f"""{LOG}
+  const all = v.flatMap((number) => [line(number), line(number, 1)]);
+  const asked = [];
+  globalThis.fetch = async (url) => {{
+    const query = new URL(url).searchParams;
+    const [before, after, at] = [Number(query.get("before")), Number(query.get("after")), query.get("at")];
+    const exact = all.findIndex((one) => m.getLineKey(one) === at);
+    const place = exact >= 0 ? exact : all.findIndex((one) => m.getPlaceAfter(one) === at) + 1;
+    asked.push(at);
+    const [from, to] = [Math.max(0, place - before), Math.min(all.length, place + after)];
+    const part = {{ lines: all.slice(from, to), before: place - from, begin: "", end: "", bytes: 1,
+      begin_share: from / all.length, end_share: to / all.length, is_first: from === 0, is_last: to === all.length }};
+    return new Response(JSON.stringify(part));
+  }};
+  const page = document.querySelector("script[type=module]").src;
+  const {{ LogLines }} = await import(new URL("lib/log_lines.js", page));
+  const log = new LogLines();
+  const numbers = () => log.entries.map((one) => `${{one.worker}}.${{one.text.slice(5)}}`);
+  const isWhole = (found) => new Set(found).size === found.length;
+"""
+
+
+def test_what_is_before_is_loaded_once_in_whatever_order_workers_printed(run: Run) -> None:
+    """Live, the lines of workers come in another order than in an answer."""
+    body = (
+        WINDOWS
+        + """
+      log.take("log", { lines: [line(700, 1), line(701, 1), line(699), line(702, 1), line(700)] });
+      await log.loadBefore();
+      await log.loadBefore();
+      await log.loadBefore();
+      const found = numbers();
+      return [isWhole(found), found.length, found[0], found.slice(-6), log.start];
+    """
+    )
+    found = run("lib/log_run.js", body, list(range(703)))
+    assert found == [True, 1404, "0.0", ["1.699", "1.700", "1.701", "0.699", "1.702", "0.700"], -1399]
+
+
+def test_another_part_is_shown_until_it_has_reached_the_end_again(run: Run) -> None:
+    body = (
+        WINDOWS
+        + """
+      log.take("log", { lines: all.slice(-100) });
+      const index = await log.jump(m.getLineKey(line(100)));
+      const jumped = [numbers()[index], log.isFar];
+      for (let turn = 0; turn < 10 && log.isFar; turn += 1) await log.loadAfter();
+      const found = numbers();
+      return [jumped, log.isFar, isWhole(found), found.at(-1), asked.length];
+    """
+    )
+    found = run("lib/log_run.js", body, list(range(2000)))
+    assert found == [["0.100", True], False, True, "1.1999", 8]
+
+
 def test_earlier_lines_stand_before_what_is_there(run: Run) -> None:
     body = f"""{LOG}
-      log.take("log", {{ lines: range(5, 8) }});
-      log.prepend(range(2, 8), true);
-      return [show(), log.start, log.hasEarlier.value];
+      const log = new m.LogRun();
+      log.append([...range(5, 8), line(8, 0, 1)]);
+      log.prepend(log.selectEarlier(range(2, 8)));
+      log.prepend([line(1, 0, 0)]);
+      return [show(log), log.start];
     """
-    assert run("lib/log_lines.js", body) == ["2 3 4 5 6 7", -3, True]
+    assert run("lib/log_run.js", body) == ["1 2 3 4 5 6 7 attempt1 8", -4]
 
 
 def test_each_attempt_is_marked_once(run: Run) -> None:
     body = f"""{LOG}
-      log.take("log", {{ lines: [line(1), line(2, 1)] }});
-      log.take("mark", {{ kind: "attempt", attempt: 2, text: "attempt 2" }});
-      log.take("mark", {{ kind: "attempt", attempt: 2, text: "attempt 2" }});
-      log.take("log", {{ lines: [line(3, 2), line(4, 1), line(5, 2)] }});
-      return show();
+      const log = new m.LogRun();
+      log.append([line(1), line(2, 0, 1)]);
+      log.mark({{ kind: "attempt", attempt: 2, text: "attempt 2" }});
+      log.mark({{ kind: "attempt", attempt: 2, text: "attempt 2" }});
+      log.append([line(3, 0, 2), line(4, 0, 1), line(5, 0, 2)]);
+      return show(log);
     """
-    assert run("lib/log_lines.js", body) == "1 attempt1 2 attempt2 3 4 5"
+    assert run("lib/log_run.js", body) == "1 attempt1 2 attempt2 3 4 5"
 
 
 ROWS = """

@@ -72,6 +72,13 @@ export class Heights {
     return height;
   }
 
+  /** @param {number} count so many rows stay */
+  dropLast(count) {
+    const kept = this.#sizes.slice(0, count);
+    this.clear();
+    for (const size of kept) this.push(size);
+  }
+
   clear() {
     this.#sizes = [];
     this.#sums = [];

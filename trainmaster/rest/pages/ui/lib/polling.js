@@ -4,7 +4,7 @@ import { ApiProblem, get } from "./api.js";
 /** @typedef {{event: string, data: Record<string, unknown>}} Asked */
 
 const PAGE = 500;
-export const TAIL_LINES = 5_000;
+export const TAIL_LINES = 1_000;
 
 /**
  * @param {string} topic
@@ -64,7 +64,7 @@ async function readJob(parts, signal) {
  */
 async function readLog(parts, query, signal) {
   const { namespace, kind, name } = splitReference(parts);
-  const wanted = { namespace, kind, worker: query.worker, tail_lines: TAIL_LINES };
-  const { lines } = await get(`jobs/${encodeURIComponent(name)}/logs`, wanted, signal);
+  const wanted = { namespace, kind, worker: query.worker, attempt: query.attempt, at: "end", before: TAIL_LINES };
+  const { lines } = await get(`jobs/${encodeURIComponent(name)}/logs/window`, wanted, signal);
   return { event: "snapshot", data: { lines } };
 }

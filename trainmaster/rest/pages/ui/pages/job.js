@@ -1,6 +1,5 @@
 // One job: what it does and why, how it failed, its ranks, logs and events. A deleted job's record fills the same page.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
-import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
 import { buildJobAddress, buildTopic } from "../lib/job_address.js";
 import { getShownState } from "../lib/job_rows.js";
@@ -45,7 +44,7 @@ function Job({ onAsk }) {
   const live = job.live.value;
   const record = job.record.value;
   const data = live ?? record;
-  useJobStream(job, lines, { namespace, name, kind }, tab);
+  const source = useJobStream(job, lines, { namespace, name, kind }, tab);
   useEffect(() => {
     document.title = `${name} · Trainmaster`;
   });
@@ -61,7 +60,7 @@ function Job({ onAsk }) {
     <${Verdict} verdict=${data.verdict} />
     <${Facts} data=${data} live=${live} record=${record} />
     <${Tabs} tab=${tab} ranks=${data.workers.length} events=${job.events.value.length} />
-    ${tab === "logs" ? html`<${Logs} lines=${lines} data=${data} record=${record} attempts=${attempts} kind=${kind} />` : null}
+    ${tab === "logs" ? html`<${Logs} lines=${lines} source=${source} data=${data} record=${record} attempts=${attempts} />` : null}
     ${tab === "ranks" ? html`<${Ranks} workers=${data.workers} />` : null}
     ${tab === "events" ? html`<${Events} events=${job.events.value} />` : null}
   `;
@@ -73,6 +72,7 @@ function Job({ onAsk }) {
  * @param {LogLines} lines
  * @param {{namespace: string, name: string, kind: string}} reference
  * @param {string} tab
+ * @returns {import("../lib/log_lines.js").Source} where all lines are
  */
 function useJobStream(job, lines, reference, tab) {
   const { query } = route.value;
@@ -83,47 +83,40 @@ function useJobStream(job, lines, reference, tab) {
   const jobTopic = buildTopic("job", reference);
   const logTopic = buildTopic("log", reference);
   const topics = isGone ? [] : [jobTopic, ...(tab === "logs" && !isPast ? [logTopic] : [])];
-  const logQuery = { worker: rank, tail_lines: TAIL_LINES };
+  const logQuery = { worker: rank, attempt, tail_lines: TAIL_LINES };
   // What the lines are; those that came live need not be read again when the job is gone.
   const shown = `${rank} ${attempt}`;
   const loaded = useRef("");
+  useEffect(() => lines.clear(), [shown]);
   useStream(topics, tab === "logs" ? logQuery : {}, {
     onBegin: () => {
       job.begin();
       if (!topics.includes(logTopic)) return;
-      lines.clear();
+      lines.restart();
       loaded.current = shown;
     },
     onEvent: (event, data) => {
       if (data.topic === jobTopic) job.take(event, data);
-      else lines.take(event, keepAttempt(event, data, attempt));
+      else lines.take(event, data);
     },
   });
   const isKept = isGone || isPast;
   const path = isGone ? `history/${encodeURIComponent(job.uid)}/logs` : `jobs/${encodeURIComponent(reference.name)}/logs`;
+  const source = { path, query: { namespace: reference.namespace, kind: isGone ? "" : reference.kind, worker: rank, attempt } };
   useEffect(() => {
     if (!isKept || tab !== "logs" || !job.uid) return undefined;
     if (loaded.current === shown && job.wasLive && lines.entries.length) return undefined;
     loaded.current = shown;
     const controller = new AbortController();
-    const wanted = { namespace: reference.namespace, kind: isGone ? "" : reference.kind, worker: rank, attempt, tail_lines: TAIL_LINES };
-    get(path, wanted, controller.signal).then(
-      (answer) => lines.replace(answer.lines, answer.truncated),
-      (error) => controller.signal.aborted || (lines.replace([]), showProblem(error)),
-    );
+    lines.source = source;
+    lines.load(controller.signal).catch((error) => {
+      if (controller.signal.aborted) return;
+      lines.giveUp();
+      showProblem(error);
+    });
     return () => controller.abort();
   }, [isKept, tab, path, rank, attempt]);
-}
-
-/**
- * Of one attempt only what belongs to it.
- * @param {string} event
- * @param {any} data
- * @param {string} attempt "": all
- */
-function keepAttempt(event, data, attempt) {
-  if (!attempt || !["log", "snapshot"].includes(event)) return data;
-  return { ...data, lines: data.lines.filter((/** @type {{attempt: number}} */ line) => line.attempt === Number(attempt)) };
+  return source;
 }
 
 /** @param {{data: JobDetail | RecordDetail, live: JobDetail | null, onAsk: (asked: Asked) => void}} props */
@@ -155,15 +148,10 @@ function Tabs({ tab, ranks, events }) {
   </nav>`;
 }
 
-/** @param {{lines: LogLines, data: JobDetail | RecordDetail, record: RecordDetail | null, attempts: number, kind: string}} props */
-function Logs({ lines, data, record, attempts, kind }) {
-  const { query } = route.value;
+/** @param {{lines: LogLines, source: import("../lib/log_lines.js").Source, data: JobDetail | RecordDetail, record: RecordDetail | null, attempts: number}} props */
+function Logs({ lines, source, data, record, attempts }) {
   const known = record ? record.logs : data.workers;
   const ranks = [...new Set(known.map((one) => one.worker))].sort((one, other) => one - other);
-  const wanted = { namespace: data.namespace, worker: query.get("rank"), attempt: query.get("attempt") };
-  const source = record
-    ? { path: `history/${encodeURIComponent(record.uid)}/logs`, query: wanted }
-    : { path: `jobs/${encodeURIComponent(data.name)}/logs`, query: { ...wanted, kind } };
   return html`<${LogView} lines=${lines} source=${source} ranks=${ranks} attempts=${attempts} fileName=${`${data.name}.log`} />`;
 }
 

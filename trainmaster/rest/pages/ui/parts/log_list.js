@@ -2,36 +2,42 @@
 import { html, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "../html.js";
 import { Heights } from "../lib/heights.js";
 import { formatNumber, t } from "../lib/i18n.js";
-import { getLineKey } from "../lib/log_lines.js";
+import { getLineKey } from "../lib/log_run.js";
 import { collapseReturns, markSought, MOST_CHARACTERS, parseLine } from "../lib/log_text.js";
 import { formatClock, formatTime } from "../lib/time.js";
+import { showProblem } from "../lib/toasts.js";
 import { useWatchedPlace } from "./table.js";
 
-/** @typedef {import("../lib/log_lines.js").Entry} Entry */
+/** @typedef {import("../lib/log_run.js").Entry} Entry */
 /** @typedef {import("../lib/log_lines.js").LogLines} LogLines */
 
 const LINE = 18;
 const MORE_PIXELS = 400;
 /** Near enough to the end to follow it. */
 const NEAR = 6;
+/** So near to a side of what is loaded more of it is asked for. */
+const SOON_PIXELS = 1500;
 
 /**
  * @typedef {object} Shown
  * @property {boolean} wrap
  * @property {boolean} times
  * @property {string} sought lower case
- * @property {number} current index of the entry that the search is at, or -1
+ * @property {string} current key of the line that the search is at, or ""
  * @property {string} target key of the line in the address
  */
+
+/** @typedef {{index: number, isEnd: boolean}} Jump another object: go there */
 
 /**
  * @param {object} props
  * @param {LogLines} props.lines
  * @param {Shown} props.shown
- * @param {{index: number} | null} props.jump another object: go there
+ * @param {Jump | null} props.jump
+ * @param {{current: number}} props.top is told which entry is the first that is seen
  * @param {(key: string) => void} props.onChoose a line is to get an address
  */
-export function LogList({ lines, shown, jump, onChoose }) {
+export function LogList({ lines, shown, jump, top, onChoose }) {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
   const [place, setPlace] = useState({ top: 0, height: 600 });
   const [, redraw] = useReducer((/** @type {number} */ count) => count + 1, 0);
@@ -42,7 +48,11 @@ export function LogList({ lines, shown, jump, onChoose }) {
   useMeasuredRows(scroller, heights, redraw);
   useLayoutEffect(() => {
     const box = scroller.current;
-    if (!jump || jump.index < 0 || !box) return;
+    if (!jump || !box) return;
+    if (jump.isEnd) {
+      follow.resume();
+      return;
+    }
     follow.release();
     box.scrollTop = heights.findTop(jump.index) - box.clientHeight / 3;
     // What has no content yet cannot be scrolled: the rows are made first.
@@ -50,6 +60,7 @@ export function LogList({ lines, shown, jump, onChoose }) {
   }, [jump]);
   const first = heights.count ? heights.findIndex(Math.max(0, place.top - MORE_PIXELS)) : 0;
   const last = heights.count ? heights.findIndex(place.top + place.height + MORE_PIXELS) + 1 : 0;
+  top.current = heights.count ? heights.findIndex(place.top) : 0;
   /** @param {Entry} entry */
   const expand = (entry) => {
     expanded.add(entry);
@@ -61,12 +72,12 @@ export function LogList({ lines, shown, jump, onChoose }) {
         <div class="log-rows" style=${{ transform: `translateY(${heights.count ? heights.findTop(first) : 0}px)` }}>
           ${lines.entries.slice(first, last).map((entry, offset) => {
             const index = first + offset;
-            return html`<${Row} key=${lines.start + index} index=${index} entry=${entry} shown=${shown} isCurrent=${index === shown.current} isWhole=${expanded.has(entry)} onExpand=${expand} onChoose=${onChoose} />`;
+            return html`<${Row} key=${lines.start + index} index=${index} entry=${entry} shown=${shown} isWhole=${expanded.has(entry)} onExpand=${expand} onChoose=${onChoose} />`;
           })}
         </div>
       </div>
     </div>
-    ${follow.isOn ? null : html`<button type="button" class="follow" onClick=${follow.resume}>${t("log.follow")}${follow.missed ? html` <b>${t("log.new", { n: follow.missed })}</b>` : null}</button>`}
+    ${follow.isOn ? null : html`<button type="button" class="follow" onClick=${follow.resume}>${t("log.follow")}${lines.missed ? html` <b>${t("log.new", { n: lines.missed })}</b>` : null}</button>`}
   </div>`;
 }
 
@@ -75,12 +86,11 @@ export function LogList({ lines, shown, jump, onChoose }) {
  * @param {number} props.index
  * @param {Entry} props.entry
  * @param {Shown} props.shown
- * @param {boolean} props.isCurrent
  * @param {boolean} props.isWhole
  * @param {(entry: Entry) => void} props.onExpand
  * @param {(key: string) => void} props.onChoose
  */
-function Row({ index, entry, shown, isCurrent, isWhole, onExpand, onChoose }) {
+function Row({ index, entry, shown, isWhole, onExpand, onChoose }) {
   if (entry.kind !== "line") {
     const text = entry.text || t("log.attempt", { attempt: String(entry.attempt) });
     return html`<div class="mark mark-${entry.kind}" data-index=${index}><span>${text}</span></div>`;
@@ -90,7 +100,7 @@ function Row({ index, entry, shown, isCurrent, isWhole, onExpand, onChoose }) {
   const isCut = text.length > MOST_CHARACTERS && !isWhole;
   const pieces = markSought(parseLine(isCut ? text.slice(0, MOST_CHARACTERS) : text), shown.sought);
   const where = t("log.where", { job: entry.job, worker: String(entry.worker), attempt: String(entry.attempt), container: entry.container });
-  const style = ["line", key === shown.target ? "target" : "", isCurrent ? "current" : "", isWhole ? "whole" : ""].join(" ");
+  const style = ["line", key === shown.target ? "target" : "", key === shown.current ? "current" : "", isWhole ? "whole" : ""].join(" ");
   return html`<div class=${style} data-index=${index}>
     <span class="gutter" onClick=${() => onChoose(key)} title=${`${formatTime(entry.time)} ${where}`}>
       ${shown.times ? html`<span class="clock">${formatClock(entry.time)}</span>` : null}
@@ -124,6 +134,7 @@ function useHeights(lines, wrap, scroller) {
     for (const height of kept) heights.push(height);
     if (!before) moved.current = 0;
   }
+  if (heights.count > lines.entries.length) heights.dropLast(lines.entries.length);
   seen.current = { generation: lines.generation, start: lines.start, wrap };
   const columns = Math.max(20, ((scroller.current?.clientWidth ?? 800) - 140) / 7.3);
   for (let index = heights.count; index < lines.entries.length; index += 1) {
@@ -164,45 +175,49 @@ function useMeasuredRows(scroller, heights, redraw) {
 }
 
 /**
- * Stays at the end while lines come, until somebody scrolls up.
+ * Stays at the end while lines come, until somebody scrolls up; then loads what is near.
  * @param {{current: HTMLElement | null}} scroller
  * @param {LogLines} lines
  */
 function useFollow(scroller, lines) {
-  const [isOn, setOn] = useState(true);
-  const state = useRef({ isOn: true, top: 0, end: 0 });
-  const end = lines.start + lines.entries.length;
+  const [isOn, setOn] = useState(!lines.isFar);
+  const state = useRef({ isOn, top: 0 });
+  /** @param {boolean} next */
+  const turn = (next) => {
+    if (next) lines.goToEnd();
+    else lines.leave();
+    state.current.isOn = next;
+    setOn(next);
+  };
   useEffect(() => {
     const box = scroller.current;
     if (!box) return undefined;
     const look = () => {
       const top = box.scrollTop;
-      const isAtEnd = top + box.clientHeight >= box.scrollHeight - NEAR;
+      const left = box.scrollHeight - top - box.clientHeight;
       // The end also moves away while lines come: only somebody who scrolls up leaves it.
       const isUp = top < state.current.top - 1;
       state.current.top = top;
-      if (isAtEnd === state.current.isOn || !(isAtEnd || isUp)) return;
-      state.current = { isOn: isAtEnd, top, end: state.current.end };
-      setOn(isAtEnd);
+      if (state.current.isOn && isUp && left > NEAR) turn(false);
+      else if (!state.current.isOn && left <= NEAR && !lines.isFar) turn(true);
+      if (state.current.isOn) return;
+      if (top < SOON_PIXELS) lines.loadBefore().catch(showProblem);
+      if (left < SOON_PIXELS) lines.loadAfter().catch(showProblem);
     };
     box.addEventListener("scroll", look, { passive: true });
     return () => box.removeEventListener("scroll", look);
   }, []);
   useLayoutEffect(() => {
     const box = scroller.current;
-    if (state.current.isOn && box) {
+    if (!box) return;
+    if (state.current.isOn) {
       box.scrollTop = box.scrollHeight;
       state.current.top = box.scrollTop;
-      state.current.end = end;
+    } else if (!lines.isFar) {
+      // What was left has met the end again; it may not be read to it.
+      if (box.scrollHeight - box.scrollTop - box.clientHeight <= NEAR) turn(true);
+      else lines.leave();
     }
   });
-  const release = () => {
-    state.current.isOn = false;
-    setOn(false);
-  };
-  const resume = () => {
-    state.current.isOn = true;
-    setOn(true);
-  };
-  return { isOn, missed: Math.max(0, end - state.current.end), release, resume };
+  return { isOn, release: () => turn(false), resume: () => turn(true) };
 }

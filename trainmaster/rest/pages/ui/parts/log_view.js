@@ -1,55 +1,62 @@
-// The logs of a job: which ranks and attempt, the search in what is loaded, and the lines.
+// The logs of a job: which ranks and attempt, the search over all lines, ways to any part, and the lines.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
-import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
-import { findLine, getLineKey, getSearchText } from "../lib/log_lines.js";
+import { findLine, getLineKey } from "../lib/log_run.js";
+import { LogSearch } from "../lib/log_search.js";
 import { preferences, setPreferences } from "../lib/preferences.js";
 import { replaceQuery, route } from "../lib/router.js";
 import { useShortcuts } from "../lib/shortcuts.js";
-import { formatTime, zoneName } from "../lib/time.js";
+import { zoneName } from "../lib/time.js";
 import { showProblem } from "../lib/toasts.js";
 import { Empty, Loading, Problem } from "./basics.js";
-import { Icon } from "./icons.js";
+import { LogFind, LogHits } from "./log_find.js";
+import { LogFiles, LogGo } from "./log_go.js";
 import { LogList } from "./log_list.js";
 
 /** @typedef {import("../lib/log_lines.js").LogLines} LogLines */
+/** @typedef {import("./log_list.js").Jump} Jump */
 
-const MOST_LOADED = 100_000;
-/** A search that is longer than this waits until typing pauses. */
-const MANY_LINES = 20_000;
+/** A search begins when typing pauses. */
+const PAUSE_MS = 250;
 
 /**
  * @param {object} props
  * @param {LogLines} props.lines
- * @param {{path: string, query: import("../lib/api.js").Query}} props.source where the server has the lines
+ * @param {import("../lib/log_lines.js").Source} props.source where the server has the lines
  * @param {number[]} props.ranks
  * @param {number} props.attempts how many there have been
  * @param {string} props.fileName for saving
  */
 export function LogView({ lines, source, ranks, attempts, fileName }) {
+  lines.source = source;
   const { query } = route.value;
-  const version = lines.version.value;
-  const sought = useSettled((query.get("find") ?? "").toLowerCase(), lines.entries.length > MANY_LINES ? 200 : 0);
-  const hits = useMemo(() => findHits(lines, sought), [sought, version]);
-  const [reached, setReached] = useState({ sought: "", at: -1 });
-  // Another search begins before its first hit.
-  const at = reached.sought === sought ? reached.at : -1;
-  const [jump, setJump] = useState(/** @type {{index: number} | null} */ (null));
+  const [jump, setJump] = useState(/** @type {Jump | null} */ (null));
+  const [isListed, setListed] = useState(false);
+  const top = useRef(0);
   const target = query.get("line") ?? "";
-  const reachTarget = useTarget(lines, target, setJump);
-  const { wrap, times } = preferences.value;
+  // Which lines there are is read here, so that this component is drawn again with every change.
+  void lines.version.value;
+  /** @param {string} at */
+  const go = async (at) => {
+    try {
+      if (at === "end") {
+        lines.goToEnd();
+        setJump({ index: -1, isEnd: true });
+      } else {
+        const index = await lines.jump(at);
+        if (index >= 0) setJump({ index, isEnd: false });
+      }
+    } catch (error) {
+      showProblem(error);
+    }
+  };
+  const { found, at, goToHit } = useSearch(lines, source, go);
   /** @param {number} step */
-  const go = (step) => {
-    if (!hits.length) return;
-    const next = at < 0 ? (step > 0 ? 0 : hits.length - 1) : (at + step + hits.length) % hits.length;
-    setReached({ sought, at: next });
-    setJump({ index: hits[next] ?? 0 });
+  const step = (step) => {
+    const count = found.hits.length;
+    if (count) goToHit(at < 0 ? (step > 0 ? 0 : count - 1) : (at + step + count) % count);
   };
-  /** @param {string} key */
-  const choose = (key) => {
-    reachTarget(key);
-    replaceQuery({ line: key });
-  };
+  const choose = useTarget(lines, target, go);
   /** @param {number} step goes from the line of the address, or from the last one, to another line */
   const move = (step) => {
     const from = target ? findLine(lines.entries, target) : lines.entries.length;
@@ -58,29 +65,25 @@ export function LogView({ lines, source, ranks, attempts, fileName }) {
     const entry = lines.entries[index];
     if (!entry) return;
     choose(getLineKey(entry));
-    setJump({ index });
+    go(getLineKey(entry));
   };
   useShortcuts({ j: () => move(1), k: () => move(-1) });
-  const loadEarlier = async () => {
-    try {
-      const answer = await get(source.path, { ...source.query, tail_lines: MOST_LOADED });
-      lines.prepend(answer.lines, answer.truncated);
-    } catch (error) {
-      showProblem(error);
-    }
-  };
-  const shown = { wrap, times, sought, current: hits[at] ?? -1, target };
+  const { wrap, times } = preferences.value;
+  const hit = found.hits[at];
+  const sought = found.isPattern ? "" : found.sought.toLowerCase();
+  const shown = { wrap, times, sought, current: hit ? getLineKey(hit) : "", target };
   return html`<section class="logs" aria-label=${t("tab.logs")}>
     <div class="log-tools">
-      <${Search} hits=${hits.length} at=${at} isSought=${sought !== ""} onGo=${go} />
+      <${LogFind} found=${found} at=${at} isListed=${isListed} onGo=${step} onList=${() => setListed(!isListed)} />
       <${Selects} ranks=${ranks} attempts=${attempts} />
+      <${LogGo} lines=${lines} top=${top} onGo=${go} />
       <${Toggle} isOn=${wrap} text=${t("log.wrap")} onClick=${() => setPreferences({ wrap: !wrap })} />
       <${Toggle} isOn=${times} text=${`${t("log.times")} (${zoneName.value})`} onClick=${() => setPreferences({ times: !times })} />
-      <button type="button" onClick=${() => save(lines, fileName)} disabled=${!lines.entries.length}>${t("log.save")}</button>
+      <${LogFiles} lines=${lines} fileName=${fileName} />
     </div>
     <${Problem} problem=${lines.problem.value} />
-    ${lines.hasEarlier.value ? html`<p class="notice">${t("log.earlier.text", { n: lines.entries.length })} <button type="button" onClick=${loadEarlier}>${t("log.earlier")}</button></p>` : null}
-    <${Body} lines=${lines} shown=${shown} jump=${jump} onChoose=${choose} />
+    <${LogHits} found=${found} at=${at} isListed=${isListed} onChoose=${goToHit} />
+    <${Body} lines=${lines} shown=${shown} jump=${jump} top=${top} onChoose=${choose} />
   </section>`;
 }
 
@@ -88,12 +91,13 @@ export function LogView({ lines, source, ranks, attempts, fileName }) {
  * @param {object} props
  * @param {LogLines} props.lines
  * @param {import("./log_list.js").Shown} props.shown
- * @param {{index: number} | null} props.jump
+ * @param {Jump | null} props.jump
+ * @param {{current: number}} props.top
  * @param {(key: string) => void} props.onChoose
  */
-function Body({ lines, shown, jump, onChoose }) {
+function Body({ lines, shown, jump, top, onChoose }) {
   if (lines.entries.length) {
-    return html`<${LogList} lines=${lines} shown=${shown} jump=${jump} onChoose=${onChoose} />
+    return html`<${LogList} lines=${lines} shown=${shown} jump=${jump} top=${top} onChoose=${onChoose} />
       ${lines.end.value ? html`<p class="quiet log-end">${t("log.end")}</p>` : null}`;
   }
   if (!lines.isLoaded.value && !lines.end.value && !lines.problem.value) return html`<${Loading} />`;
@@ -103,23 +107,6 @@ function Body({ lines, shown, jump, onChoose }) {
 /** @param {{isOn: boolean, text: string, onClick: () => void}} props */
 function Toggle({ isOn, text, onClick }) {
   return html`<button type="button" aria-pressed=${String(isOn)} onClick=${onClick}>${text}</button>`;
-}
-
-/** @param {{hits: number, at: number, isSought: boolean, onGo: (step: number) => void}} props */
-function Search({ hits, at, isSought, onGo }) {
-  const box = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useShortcuts({ "/": () => box.current?.select() });
-  /** @param {KeyboardEvent} event */
-  const press = (event) => {
-    if (event.key === "Enter") onGo(event.shiftKey ? -1 : 1);
-    if (event.key === "Escape") box.current?.blur();
-  };
-  return html`<span class="search"><${Icon} name="search" /><input ref=${box} type="search" value=${route.value.query.get("find") ?? ""} placeholder=${t("log.search")} aria-label=${t("log.search")}
-      onInput=${(/** @type {any} */ event) => replaceQuery({ find: event.target.value })} onKeyDown=${press} />
-    <span class="hits" aria-live="polite">${isSought ? t("log.hits", { at: at + 1, n: hits }) : ""}</span>
-    <button type="button" class="bare" disabled=${!hits} onClick=${() => onGo(-1)} aria-label=${t("log.previous")}><${Icon} name="up" /></button>
-    <button type="button" class="bare" disabled=${!hits} onClick=${() => onGo(1)} aria-label=${t("log.next")}><${Icon} name="down" /></button>
-  </span>`;
 }
 
 /** @param {{ranks: number[], attempts: number}} props */
@@ -143,67 +130,60 @@ function Selects({ ranks, attempts }) {
 }
 
 /**
- * @param {string} value
- * @param {number} milliseconds 0: at once
- */
-function useSettled(value, milliseconds) {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    if (!milliseconds) {
-      setSettled(value);
-      return undefined;
-    }
-    const timer = setTimeout(() => setSettled(value), milliseconds);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return settled;
-}
-
-/**
+ * The search of the address, and the hit that is shown.
  * @param {LogLines} lines
- * @param {string} sought
+ * @param {import("../lib/log_lines.js").Source} source
+ * @param {(at: string) => void} go
  */
-function findHits(lines, sought) {
-  /** @type {number[]} */
-  const hits = [];
-  if (!sought) return hits;
-  lines.entries.forEach((entry, index) => {
-    if (entry.kind === "line" && getSearchText(entry).includes(sought)) hits.push(index);
-  });
-  return hits;
+function useSearch(lines, source, go) {
+  const { query } = route.value;
+  const sought = query.get("find") ?? "";
+  const isPattern = query.has("regex");
+  const search = useMemo(() => new LogSearch(), []);
+  const [at, setAt] = useState(-1);
+  lines.onLines = (batch) => search.take(batch);
+  /** @param {number} index */
+  const goToHit = (index) => {
+    const hit = search.found.value.hits[index];
+    if (!hit) return;
+    setAt(index);
+    go(getLineKey(hit));
+  };
+  useEffect(() => {
+    const controller = new AbortController();
+    // Whoever types looks at the words; whoever follows a link wants to see what it leads to.
+    const isTyping = document.activeElement instanceof HTMLInputElement;
+    setAt(-1);
+    const begin = async () => {
+      await search.run(source, sought, isPattern, controller.signal);
+      const isLink = !isTyping && !route.value.query.has("line");
+      if (isLink && !controller.signal.aborted) goToHit(search.found.value.hits.length - 1);
+    };
+    const timer = setTimeout(begin, isTyping && sought ? PAUSE_MS : 0);
+    return () => {
+      clearTimeout(timer);
+      controller.abort();
+    };
+  }, [sought, isPattern, JSON.stringify(source)]);
+  return { found: search.found.value, at, goToHit };
 }
 
 /**
- * Goes to the line of the address, once, as soon as it is loaded.
+ * Goes to the line of the address, once.
  * @param {LogLines} lines
  * @param {string} target
- * @param {(jump: {index: number}) => void} setJump
+ * @param {(at: string) => void} go
  */
-function useTarget(lines, target, setJump) {
+function useTarget(lines, target, go) {
   const reached = useRef("");
   useEffect(() => {
-    if (!target || reached.current === target || !lines.entries.length) return;
-    const index = findLine(lines.entries, target);
-    if (index < 0) return;
+    if (!target || reached.current === target || !lines.isLoaded.value) return;
     reached.current = target;
-    setJump({ index });
-  }, [target, lines.version.value]);
+    go(target);
+  }, [target, lines.isLoaded.value]);
   // Whoever chooses a line sees it already.
   return (/** @type {string} */ key) => {
     reached.current = key;
+    replaceQuery({ line: key });
   };
-}
-
-/**
- * @param {LogLines} lines
- * @param {string} fileName
- */
-function save(lines, fileName) {
-  const texts = lines.entries.map((entry) => (entry.kind === "line" ? `${formatTime(entry.time)} ${entry.job}/${entry.worker} ${entry.text}\n` : `--- ${entry.text}\n`));
-  const address = URL.createObjectURL(new Blob(texts, { type: "text/plain" }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = fileName;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000);
 }
