@@ -86,6 +86,36 @@ _TRANSFERRED = """
 () => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .filter((one) => !one.name.includes("/api/")).reduce((sum, one) => sum + one.encodedBodySize, 0)
 """
+# Milliseconds from what a person does until it is painted.
+_UNTIL = """
+(act, isDone) => new Promise((resolve) => {
+  const began = performance.now();
+  act();
+  const look = () => (isDone() ? resolve(performance.now() - began) : requestAnimationFrame(look));
+  requestAnimationFrame(look);
+})
+"""
+_JUMP = f"""
+(share) => ({_UNTIL})(
+  () => {{
+    const field = document.querySelector("#log-go input[type=range]");
+    field.value = share;
+    field.dispatchEvent(new Event("change", {{bubbles: true}}));
+  }},
+  () => [...document.querySelectorAll(".log-rows .line .text")].some(
+    (one) => Math.abs(Number(one.textContent.split(" ")[1]) / {LINES} - share / 100) < 0.001),
+)
+"""
+_SEARCH = f"""
+(text) => ({_UNTIL})(
+  () => {{
+    const field = document.querySelector(".log-search input");
+    field.value = text;
+    field.dispatchEvent(new Event("input", {{bubbles: true}}));
+  }},
+  () => [...document.querySelectorAll(".log-rows .line .text")].some((one) => one.textContent.startsWith(text)),
+)
+"""
 _FIRST_PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
@@ -284,6 +314,12 @@ def _measure_million(bench: Bench, desk: Desk, people: People) -> None:
     anchor = f"{LINES:,} lines"
     found = [load_again(page, "end") for _ in range(RUNS)]
     bench.check("a long log, at its end", found, 500, " ms", anchor=anchor)
+    page.get_by_role("button", name="Go to").click()
+    shares = [5 + 9 * number for number in range(RUNS)]
+    jumps = [float(page.evaluate(_JUMP, share)) for share in shares]
+    bench.check("a jump in a long log", jumps, 300, " ms", anchor=anchor)
+    searches = [float(page.evaluate(_SEARCH, f"line {LINES // 100 * share + 7:08}")) for share in shares]
+    bench.check("a search of a whole long log", searches, 2000, " ms", anchor=anchor)
 
 
 def main() -> int:
