@@ -16,6 +16,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.v1jobs.frameworks import PYTORCH
 from trainmaster.client.contract import PatchType
 from trainmaster.rest.models.jobs import JobDetail
+from trainmaster.rest.models.series import RankNow
 from trainmaster.rest.models.streams import JobEvent, LogEvent, MarkEvent
 from trainmaster.rest.services.live.job_rows import COLUMNS
 from trainmaster.rest.services.live.topics import MOST_TOPICS
@@ -483,5 +484,42 @@ def test_a_position_that_is_none_ends_its_topic(tmp_path: Path, topic: str, posi
         async with plant.listen(f"{STREAM}?topic={asked}", token=ann, last_id=f"{asked}={position}") as stream:
             event = await stream.next()
             assert event is not None and (event.kind, event.data["status"]) == ("problem", 422)
+
+    play(tmp_path, scene)
+
+
+def test_what_a_job_uses_is_told_until_it_has_ended(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        job = await create(plant, ann)
+        await plant.find_pods("ann", job, 2)
+        topic = f"usage:ann/{job}"
+        async with plant.listen(f"{STREAM}?topic={topic}", token=ann) as stream:
+            moments = [await stream.next() for _ in range(3)]
+            for event in moments:
+                assert event is not None and (event.kind, event.data["topic"]) == ("usage", topic)
+                ranks = [RankNow.model_validate(one) for one in event.data["now"]]
+                assert [one.worker for one in ranks] == [0, 1]
+            times = [event.data["at"] for event in moments if event is not None]
+            assert times[2] - times[0] >= 4
+            assert (await plant.call("DELETE", f"/api/v1/jobs/{job}", ann)).status == 200
+            while (event := await stream.next()) is not None and event.kind == "usage":
+                pass
+            assert event is not None and event.kind == "end"
+            assert await stream.next() is None
+            last = event.id
+        async with plant.listen(f"{STREAM}?topic={topic}", token=ann, last_id=last) as stream:
+            assert await stream.started() == 204
+
+    play(tmp_path, scene)
+
+
+def test_what_a_job_uses_is_for_those_who_may_read_it(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        job = await create(plant, ann)
+        bob = await plant.rest.add_tenant("bob")
+        for topic, status in ((f"usage:ann/{job}", 403), ("usage:bob/nothing", 404)):
+            async with plant.listen(f"{STREAM}?topic={topic}", token=bob) as stream:
+                event = await stream.next()
+                assert event is not None and (event.kind, event.data["status"]) == ("problem", status)
 
     play(tmp_path, scene)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
@@ -41,6 +42,11 @@ from trainmaster.kit.ids import Ids
 from trainmaster.kit.metrics import Metrics
 from trainmaster.store.contract import Store
 
+if TYPE_CHECKING:
+    from trainmaster.history.curves.usage import UsagePoint
+    from trainmaster.jobs.models.pods import Pod
+    from trainmaster.jobs.usage import PodMeasurement
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -53,6 +59,18 @@ class World:
     ids: Ids
 
 
+class UsageAccess(Protocol):
+    """What Pods use, for the REST API."""
+
+    async def measure(self, pods: Sequence[Pod]) -> Mapping[str, PodMeasurement]:
+        """Of running Pods, by uid."""
+        ...
+
+    def list_pending(self, uid: str) -> Sequence[UsagePoint]:
+        """Of a job, what is not in the archive yet."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PodConnections:
     """Access to Pods (logs, exec), if this process runs any."""
@@ -60,6 +78,7 @@ class PodConnections:
     logs: PodLogs | None = None
     streams: PodStreams | None = None
     meter: Meter | None = None
+    usage: UsageAccess | None = None
 
 
 NO_PODS = PodConnections()

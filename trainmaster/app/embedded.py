@@ -23,7 +23,6 @@ from dataclasses import asdict, replace
 from trainmaster.apiserver.admission.disk_room import StorageRoom
 from trainmaster.apiserver.http.server import ApiServer
 from trainmaster.apiserver.http.streams.contract import PodStreamError
-from trainmaster.apiserver.http.usage import ResourceUsage
 from trainmaster.apiserver.local import SYSTEM, LocalClient
 from trainmaster.app.bootstrap import ensure_built_ins
 from trainmaster.app.collector import collect_in_quiet_moments, stop_automatic_collection
@@ -38,15 +37,13 @@ from trainmaster.app.rest.embedded import serving_rest
 from trainmaster.app.rest.serving import WILDCARDS
 from trainmaster.app.settings import Settings
 from trainmaster.app.tenant_upgrade import upgrade_tenants
-from trainmaster.app.workloads import running_workloads
+from trainmaster.app.workloads import RunningNode, running_workloads
 from trainmaster.auth.pki import Pki
 from trainmaster.kit import failpoints, logs
-from trainmaster.kit.clock import Clock, SystemClock, format_time
+from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.node.agent import NodeAgent
-from trainmaster.node.host.hardware import read_hardware, read_health
-from trainmaster.node.host.meter import NodeMeter
 from trainmaster.node.pod_streams import ShimStreams
 from trainmaster.store.contract import StoreError
 from trainmaster.store.sqlite import SqliteOptions, SqliteStore
@@ -62,10 +59,9 @@ Ready = Callable[[ServerInfo, list[str]], None]
 SWITCH_SECONDS = 0.0005
 
 
-def build_pod_access(agent: NodeAgent, home: Home, clock: Clock) -> PodConnections:
-    hardware, health = read_hardware(), functools.partial(read_health, home.root)
-    meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=hardware, read_health=health)
-    return PodConnections(agent.logs, ShimStreams(agent.supervisor, PodStreamError), meter)
+def build_pod_access(node: RunningNode) -> PodConnections:
+    agent = node.agent
+    return PodConnections(agent.logs, ShimStreams(agent.supervisor, PodStreamError), node.meter, node.usage)
 
 
 async def report_warm(agent: NodeAgent, _: ControlMessage) -> ControlMessage:
@@ -136,13 +132,13 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             operations: dict[str, Operation] = {"backup": functools.partial(serve_backup, store)}
             if inventory is not None:
                 damage = store.damage.describe() if store.damage is not None else ""
-                agent = await stack.enter_async_context(
+                node = await stack.enter_async_context(
                     running_workloads(
                         api.registry, home, settings, world.environ, world.clock, api.metrics, inventory, damage
                     )
                 )
-                pods = build_pod_access(agent, home, world.clock)
-                operations["warm"] = functools.partial(report_warm, agent)
+                pods = build_pod_access(node)
+                operations["warm"] = functools.partial(report_warm, node.agent)
             port, notes = choose_port(home, settings)
             if store.damage is not None:
                 notes.append(store.damage.describe())
@@ -154,7 +150,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             write_kubeconfig(home, url, pki.ca.certificate, world.ids)
             await stack.enter_async_context(serve_control(home.root, operations))
             if settings.rest.enabled:
-                found = await stack.enter_async_context(serving_rest(api, pki, pods.logs, notes))
+                found = await stack.enter_async_context(serving_rest(api, pki, pods, notes))
                 info = replace(info, rest=found.rest, dashboard=found.dashboard)
             info = replace(info, server=url, kubeconfig=str(home.kubeconfig))
             home.write_info(info)

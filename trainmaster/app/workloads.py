@@ -6,21 +6,24 @@ operator mode composes these parts differently.
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainmaster.apiserver.admission.deletions import DeletionWitness
+from trainmaster.apiserver.http.usage import Meter, ResourceUsage
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.health import build_checks
 from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.app.node import build_shape, running_keeper
-from trainmaster.app.records import running_history
+from trainmaster.app.records import RecordKeeper, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.bundles import senders
 from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
@@ -42,6 +45,7 @@ from trainmaster.engine.events import EventRecorder
 from trainmaster.engine.manager import Manager
 from trainmaster.history import disk_holdings as holdings
 from trainmaster.history import logs
+from trainmaster.history.keeper import Keeper
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -50,20 +54,75 @@ from trainmaster.node.agent import NodeAgent
 from trainmaster.node.devices.gpus import Inventory
 from trainmaster.node.disk.bundle_cleanup import BundleCleanup
 from trainmaster.node.host.components import Components
-from trainmaster.node.host.hardware import measure_memory
+from trainmaster.node.host.hardware import measure_memory, read_hardware, read_health
 from trainmaster.node.host.isolation import IsolationError, choose_isolation
+from trainmaster.node.host.meter import NodeMeter
 from trainmaster.node.machine.outcome import RestartRules
 from trainmaster.node.network.addresses import EgressRoutes
 from trainmaster.node.runner import NodeSettings
 from trainmaster.node.shims.warm import WarmSettings, compute_budget
 from trainmaster.shim.sandbox.egress import LAN
 
+if TYPE_CHECKING:
+    from trainmaster.app.usage import NodeUsage
+    from trainmaster.history.curves.usage import UsagePoint
+    from trainmaster.history.curves.usage_keeper import UsageStore
+    from trainmaster.jobs.models.pods import Pod
+    from trainmaster.jobs.usage import PodMeasurement
+
+_MEASURE_AFTER_SECONDS = 10.0
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
 JOBS = (TRAIN_JOB, *V1_JOBS, JOB_SET, JOB)
 CHAIN = (*JOBS, SCHEDULER, CLAIMS, VOLUMES)
 CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
 """All controllers, without a history and with default settings."""
+
+
+class LateUsage:
+    """What Pods use (`app.usage`), whose code is loaded some seconds after the start, or when somebody asks."""
+
+    def __init__(self, agent: NodeAgent, view: LocalView, meter: Meter, store: UsageStore | None, clock: Clock) -> None:
+        self._parts = agent, view, meter, store, clock
+        self._clock = clock
+        self._loading = asyncio.Lock()
+        self._made: NodeUsage | None = None
+
+    async def measure(self, pods: Sequence[Pod]) -> Mapping[str, PodMeasurement]:
+        return await (await self._get()).measure(pods)
+
+    def list_pending(self, uid: str) -> Sequence[UsagePoint]:
+        return () if self._made is None else self._made.list_pending(uid)
+
+    async def run(self) -> None:
+        """For ever."""
+        await self._clock.sleep(_MEASURE_AFTER_SECONDS)
+        await (await self._get()).run()
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+    async def _get(self) -> NodeUsage:
+        async with self._loading:
+            if self._made is None:
+                await asyncio.to_thread(_load_usage)
+                from trainmaster.app.usage import NodeUsage  # noqa: PLC0415 - not needed for a start
+
+                self._made = NodeUsage(*self._parts)
+            return self._made
+
+
+def _load_usage() -> None:
+    """Called in a thread, so that the import does not block the event loop."""
+    import trainmaster.app.usage  # noqa: F401, PLC0415 - not needed for a start
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNode:
+    agent: NodeAgent
+    meter: Meter
+    usage: LateUsage
 
 
 def build_chain(settings: Settings) -> tuple[Controller, ...]:
@@ -88,7 +147,7 @@ async def running_workloads(
     metrics: Metrics,
     inventory: Inventory,
     damage: str = "",
-) -> AsyncIterator[NodeAgent]:
+) -> AsyncIterator[RunningNode]:
     """Runs the controllers and the node. Leaving the block stops them; processes of Pods continue.
 
     `damage`: data loss of the store, reported as an Event on the Node.
@@ -132,14 +191,31 @@ async def running_workloads(
                 ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 BundleCleanup(client, clock, home.bundles, home.history).running(),
+                _measuring(agent, view, home, history, clock) as running,
             ):
                 scope.spawn(jobs.count_at_rest(view.list_outlines), name="at-rest.count")
                 scope.spawn_forever(_pack(registry, view, history, manager, clock), name="at-rest.pack")
                 if damage:
                     await keeper.warn("StoreDamaged", damage)
-                yield agent
+                yield running
     finally:
         view.close()
+
+
+@asynccontextmanager
+async def _measuring(
+    agent: NodeAgent, view: LocalView, home: Home, history: RecordKeeper, clock: Clock
+) -> AsyncIterator[RunningNode]:
+    health = partial(read_health, home.root)
+    meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=read_hardware(), read_health=health)
+    # A closed archive keeps nothing.
+    usage = LateUsage(agent, view, meter, history if isinstance(history, Keeper) else None, clock)
+    try:
+        async with Scope("usage") as scope:
+            scope.spawn_forever(usage.run(), name="usage.measure")
+            yield RunningNode(agent, meter, usage)
+    finally:
+        await usage.close()
 
 
 async def _pack(

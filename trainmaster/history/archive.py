@@ -18,43 +18,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import orjson
 
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import list_items
-from trainmaster.history import series
-from trainmaster.history.record import JobRecord, RecordedDeletion
-from trainmaster.history.series import Point
+from trainmaster.history.curves import series
+from trainmaster.history.curves.series import Point
+from trainmaster.history.record import JobRecord, RecordedDeletion, RecordFacts, read_facts
+from trainmaster.history.tables import schema
+
+if TYPE_CHECKING:
+    from trainmaster.history.curves.usage import UsagePoint
 
 FILE = "history.db"
-_VERSION = 1
-_SCHEMA = """
-CREATE TABLE jobs (
-    uid TEXT PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL, runtime TEXT NOT NULL, state TEXT NOT NULL,
-    created TEXT NOT NULL, finished TEXT NOT NULL, deleted TEXT NOT NULL, deletion BLOB, bytes INTEGER NOT NULL,
-    kept_bytes INTEGER NOT NULL, document BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX jobs_by_name ON jobs (namespace, name, created);
-CREATE INDEX jobs_by_end ON jobs (finished);
-CREATE TABLE open (uid TEXT PRIMARY KEY, object BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE jobsets (uid TEXT PRIMARY KEY, trainjob TEXT NOT NULL) WITHOUT ROWID;
-CREATE INDEX jobsets_by_trainjob ON jobsets (trainjob);
-"""
-_SERIES = """
-CREATE TABLE IF NOT EXISTS series (uid TEXT NOT NULL, at INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (uid, at))
-WITHOUT ROWID;
-"""
-"""Added after the first release of the format; an archive without it contains no progress reports."""
-_KINDS = "CREATE TABLE IF NOT EXISTS kinds (uid TEXT PRIMARY KEY, kind TEXT NOT NULL) WITHOUT ROWID;"
-"""Of jobs that are not TrainJobs. Added later too; in an archive without it, all jobs are TrainJobs."""
-_KEPT = "CREATE INDEX IF NOT EXISTS jobs_by_deletion ON jobs (deleted, bytes);"
-"""So that a start need not read every record."""
-_TABLES = (("jobs", "uid"), ("open", "uid"), ("jobsets", "trainjob"), ("series", "uid"), ("kinds", "uid"))
-"""Each with the column that identifies the TrainJob."""
 _COLUMNS = "uid, namespace, name, runtime, state, created, finished, deletion, bytes"
+_OF_USER = "EXISTS (SELECT 1 FROM facts WHERE facts.uid = jobs.uid AND facts.user = ?)"
+_TEXT = "namespace || ' ' || name || ' ' || runtime"
+_WORDS = "coalesce((SELECT words FROM facts WHERE facts.uid = jobs.uid), '')"
 _KIND = "coalesce((SELECT kind FROM kinds WHERE kinds.uid = jobs.uid), 'TrainJob')"
 
 
@@ -94,6 +77,14 @@ class Filter:
     uid: str = ""
     after: tuple[str, str, str] | None = None
     """Only what comes after the record with this end, creation and uid (`history.paging`)."""
+    namespaces: tuple[str, ...] | None = None
+    """Only jobs of these; None is all."""
+    runtime: str = ""
+    user: str = ""
+    since: str = ""
+    """Only jobs that ended at this time or later."""
+    words: tuple[str, ...] = ()
+    """In small letters; each has to occur in the namespace, name, runtime, user or labels."""
 
 
 class Archive:
@@ -108,7 +99,7 @@ class Archive:
         path = directory / FILE
         try:
             if read_only:
-                return cls(directory, _open_for_reading(path))
+                return cls(directory, schema.open_for_reading(path))
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             connection = apsw.Connection(str(path))
             path.chmod(0o600)
@@ -137,6 +128,7 @@ class Archive:
             self._connection.executemany("INSERT OR IGNORE INTO jobsets VALUES (?, ?)", below)
             kinds = [(record.uid, record.kind) for record in records if record.kind != "TrainJob"]
             self._connection.executemany("INSERT OR REPLACE INTO kinds VALUES (?, ?)", kinds)
+            self._put_facts([(record.uid, read_facts(record.document)) for record in records])
             after = self._measure_of([record.uid for record in records])
         self._adjust(before, after)
 
@@ -149,22 +141,53 @@ class Archive:
     def add_points(self, points: Sequence[tuple[str, Point]]) -> None:
         """Stores progress reports by uid. A full series is thinned; duplicates are ignored."""
         with self._transaction("keep what jobs report"):
-            rows = [(uid, point.at, point.dump()) for uid, point in points]
-            self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?)", rows)
+            self._put_points(points)
             for uid in dict.fromkeys(uid for uid, _ in points):
                 ((count,),) = self._connection.execute("SELECT count(*) FROM series WHERE uid = ?", (uid,))
                 if count > series.LIMIT:
-                    found = self._connection.execute("SELECT at FROM series WHERE uid = ? ORDER BY at", (uid,))
-                    gone = series.choose_dropped([at for (at,) in found])
-                    self._connection.executemany(
-                        "DELETE FROM series WHERE uid = ? AND at = ?", [(uid, at) for at in gone]
-                    )
+                    left = series.thin(self.list_points(uid))
+                    self._connection.execute("DELETE FROM series WHERE uid = ?", (uid,))
+                    self._put_points([(uid, point) for point in left])
+
+    def _put_points(self, points: Sequence[tuple[str, Point]]) -> None:
+        rows = [(uid, point.at, point.dump()) for uid, point in points]
+        self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?)", rows)
+
+    def add_usage(self, points: Sequence[tuple[str, UsagePoint]], *, thin: Sequence[str] = (), now: int = 0) -> None:
+        """Stores what the ranks of jobs use, by uid. `thin`: the jobs whose older points are merged at this time."""
+        from trainmaster.history.tables import usage_table  # noqa: PLC0415 - not needed for a start
+
+        with self._transaction("keep what jobs use"):
+            usage_table.add(self._connection, points)
+            for uid in thin:
+                usage_table.thin(self._connection, uid, now)
+
+    def condense_usage(self, uids: Sequence[str]) -> None:
+        """These jobs do not run any more: their usage becomes as short as a record's."""
+        from trainmaster.history.tables import usage_table  # noqa: PLC0415 - not needed for a start
+
+        with self._transaction("keep what jobs use"):
+            for uid in uids:
+                usage_table.condense(self._connection, uid)
+
+    def add_missing_facts(self, uids: Sequence[str]) -> None:
+        """For records of earlier versions."""
+        with self._transaction("describe records"):
+            found = [record for uid in uids if (record := self.find(uid)) is not None]
+            self._put_facts([(record.uid, read_facts(record.document)) for record in found])
+
+    def _put_facts(self, facts: Sequence[tuple[str, RecordFacts]]) -> None:
+        rows = [
+            (uid, one.user, one.nodes, orjson.dumps(one.labels), orjson.dumps(one.metrics), one.words)
+            for uid, one in facts
+        ]
+        self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def remove(self, uids: Sequence[str]) -> None:
         """Deletes records. The caller deletes their logs first (`logs.remove`)."""
         with self._transaction("remove records"):
             before = self._measure_of(uids)
-            for table, column in _TABLES:
+            for table, column in schema.TABLES:
                 self._connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(uid,) for uid in uids])
         self._adjust(before, (0, 0))
 
@@ -176,39 +199,50 @@ class Archive:
             self._connection.executemany(
                 "UPDATE jobs SET deleted = '', deletion = NULL WHERE uid = ?", [(uid,) for uid in ended]
             )
-            self._connection.executemany("DELETE FROM jobs WHERE uid = ?", [(uid,) for uid in unfinished])
+            for table in ("jobs", "facts"):
+                self._connection.executemany(f"DELETE FROM {table} WHERE uid = ?", [(uid,) for uid in unfinished])
         self._adjust(before, (0, 0))
 
     # Reading
 
     def select(self, wanted: Filter = Filter()) -> list[RecordLine]:
         """Newest first, by end time."""
-        clauses, values = ["1"], []
         kind = _KIND if self._has_table("kinds") else "'TrainJob'"
-        columns = {"namespace": wanted.namespace, "name": wanted.name, kind: wanted.kind, "state": wanted.state}
-        columns["uid"] = wanted.uid
-        for column, value in columns.items():
-            if value:
-                clauses.append(f"{column} = ?")
-                values.append(value)
-        if wanted.before:
-            clauses.append("finished < ?")
-            values.append(wanted.before)
-        if wanted.kinds is not None:
-            clauses.append(f"{kind} IN ({', '.join('?' * len(wanted.kinds))})")
-            values += wanted.kinds
-        if wanted.after is not None:
-            clauses.append("finished <= ? AND (finished < ? OR created < ? OR (created = ? AND uid > ?))")
-            ended, created, uid = wanted.after
-            values += (ended, ended, created, created, uid)
-        if wanted.deleted is not None:
-            clauses.append("deleted > ''" if wanted.deleted else "deleted = ''")
-        query = f"SELECT {_COLUMNS}, {kind} FROM jobs WHERE {' AND '.join(clauses)}"
+        clauses, values = _build_conditions(wanted, kind, has_facts=self._has_table("facts"))
+        query = f"SELECT {_COLUMNS}, {kind} FROM jobs WHERE {' AND '.join(['1', *clauses])}"
         query += " ORDER BY finished DESC, created DESC, uid"
         if wanted.limit:
             query += f" LIMIT {int(wanted.limit)}"
         with _explained("read the archive"):
             return [_to_summary(row) for row in self._connection.execute(query, values)]
+
+    def list_facts(self, uids: Sequence[str]) -> dict[str, RecordFacts]:
+        """By uid; of a record that has none yet, from the record itself."""
+        found: dict[str, RecordFacts] = {}
+        query = "SELECT user, nodes, labels, metrics FROM facts WHERE uid = ?"
+        has_facts = self._has_table("facts")
+        for uid in uids:
+            with _explained("read a record"):
+                row = self._connection.execute(query, (uid,)).fetchone() if has_facts else None
+            if row is not None:
+                user, nodes, labels, metrics = row
+                found[uid] = RecordFacts(user, nodes, orjson.loads(labels), orjson.loads(metrics))
+            elif (record := self.find(uid)) is not None:
+                found[uid] = read_facts(record.document)
+        return found
+
+    def list_without_facts(self) -> list[str]:
+        """The records of earlier versions, of which there are no facts yet."""
+        with _explained("read the archive"):
+            ((records, facts),) = self._connection.execute(
+                "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM facts)"
+            )
+            if records <= facts:
+                return []
+            # The index has the uids, and no documents.
+            query = "SELECT uid FROM jobs INDEXED BY jobs_by_end WHERE NOT EXISTS"
+            query += " (SELECT 1 FROM facts WHERE facts.uid = jobs.uid) ORDER BY finished DESC"
+            return [uid for (uid,) in self._connection.execute(query)]
 
     def list_kinds(self, namespace: str = "") -> list[str]:
         """Of which there are records in a namespace, or in any."""
@@ -244,13 +278,35 @@ class Archive:
                 return []
             return [series.load(at, raw) for at, raw in self._connection.execute(query, (uid,))]
 
-    def measure_points(self, uid: str) -> int:
+    def find_last_point(self, uid: str) -> Point | None:
+        query = "SELECT at, data FROM series WHERE uid = ? ORDER BY at DESC LIMIT 1"
         with _explained("read the archive"):
-            rows = self._connection.execute(
-                "SELECT coalesce(sum(length(data) + 16), 0) FROM series WHERE uid = ?", (uid,)
-            )
-            ((size,),) = rows
-        return int(size or 0)
+            row = self._connection.execute(query, (uid,)).fetchone()
+        return None if row is None else series.load(*row)
+
+    def list_usage(self, uid: str, since: int = 0) -> list[UsagePoint]:
+        """What the job's ranks have used from this time on, oldest first."""
+        from trainmaster.history.tables import usage_table  # noqa: PLC0415 - not needed for a start
+
+        with _explained("read the archive"):
+            return usage_table.read(self._connection, uid, since) if self._has_table("usage") else []
+
+    def list_long_usage(self, since: str) -> list[str]:
+        """The jobs that have more points of usage than a record, of those that ended at this time or later."""
+        from trainmaster.history.tables import usage_table  # noqa: PLC0415 - not needed for a start
+
+        with _explained("read the archive"):
+            return usage_table.list_long(self._connection, since)
+
+    def measure_points(self, uid: str) -> int:
+        """The size of its progress reports and its usage."""
+        query = "SELECT coalesce(sum(length(data) + 16), 0) FROM"
+        with _explained("read the archive"):
+            sizes = [
+                self._connection.execute(f"{query} {table} WHERE uid = ?", (uid,)).fetchone()
+                for table in ("series", "usage")
+            ]
+        return sum(int(row[0]) for row in sizes if row is not None)
 
     def _has_table(self, name: str) -> bool:
         """Old archives may lack a table, and a reader cannot create it."""
@@ -309,6 +365,39 @@ class Archive:
                 raise
 
 
+def _build_conditions(wanted: Filter, kind: str, *, has_facts: bool) -> tuple[list[str], list[str]]:
+    """SQL and its values. `kind`: the expression for the kind of a job."""
+    clauses: list[str] = []
+    values: list[str] = []
+
+    def add(clause: str, *more: str) -> None:
+        clauses.append(clause)
+        values.extend(more)
+
+    columns = {"namespace": wanted.namespace, "name": wanted.name, kind: wanted.kind, "state": wanted.state}
+    for column, value in {**columns, "uid": wanted.uid, "runtime": wanted.runtime}.items():
+        if value:
+            add(f"{column} = ?", value)
+    for column, names in (("namespace", wanted.namespaces), (kind, wanted.kinds)):
+        if names is not None:
+            add(f"{column} IN ({', '.join('?' * len(names))})", *names)
+    if wanted.before:
+        add("finished < ?", wanted.before)
+    if wanted.since:
+        add("finished >= ?", wanted.since)
+    if wanted.after is not None:
+        ended, created, uid = wanted.after
+        later = "finished <= ? AND (finished < ? OR created < ? OR (created = ? AND uid > ?))"
+        add(later, ended, ended, created, created, uid)
+    if wanted.deleted is not None:
+        add("deleted > ''" if wanted.deleted else "deleted = ''")
+    if wanted.user:
+        add(_OF_USER if has_facts else "? = ''", wanted.user)
+    for word in wanted.words:
+        add(f"instr(lower({_TEXT}) || ' ' || {_WORDS if has_facts else repr('')}, ?) > 0", word)
+    return clauses, values
+
+
 def list_jobset_uids(record: JobRecord) -> list[str]:
     return [jobset["uid"] for jobset in list_items(record.document, "jobsets")]
 
@@ -325,34 +414,12 @@ def _explained(what: str) -> Iterator[None]:
         raise ArchiveError(f"cannot {what}: {error}") from error
 
 
-def _open_for_reading(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        connection.pragma("schema_version")
-    except apsw.CantOpenError:
-        # On a read-only file system SQLite cannot create the index of its log. Without a log, it needs none.
-        log = path.with_name(f"{path.name}-wal")
-        if log.exists() and log.stat().st_size:
-            raise
-        connection.close()
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        return apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
-    return connection
-
-
 def _prepare(connection: apsw.Connection, path: Path) -> None:
-    version = connection.pragma("user_version")
-    if version == 0:
-        with connection:
-            connection.execute(_SCHEMA)
-            connection.pragma("user_version", _VERSION)
-    elif version > _VERSION:
+    version = schema.prepare(connection)
+    if version > schema.VERSION:
         raise ArchiveError(
             f"{path} was written by a newer version of trainmaster (format {version}): upgrade to use it"
         )
-    connection.execute(_SERIES)
-    connection.execute(_KINDS)
-    connection.execute(_KEPT)
 
 
 def _to_row(record: JobRecord) -> tuple[object, ...]:

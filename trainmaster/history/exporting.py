@@ -18,9 +18,9 @@ from trainmaster.api.status import AlreadyExists
 from trainmaster.api.training import snapshots
 from trainmaster.client.contract import Client
 from trainmaster.history import rendering
+from trainmaster.history.curves.series import Point
 from trainmaster.history.logs import ArchivedLog
 from trainmaster.history.record import JobRecord
-from trainmaster.history.series import Point
 from trainmaster.jobs import manifests
 from trainmaster.jobs.code_maps import create_again
 from trainmaster.jobs.kinds import read_training_job

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
@@ -30,6 +30,7 @@ from trainmaster.client.follow import ActiveObjects, Begin, Change, ListWatch, T
 from trainmaster.client.view import RestingView
 from trainmaster.history import logs, purging, restores
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
+from trainmaster.history.curves.series import Point, read_point
 from trainmaster.history.gathering import Gather
 from trainmaster.history.record import (
     CONTROL_PLANE,
@@ -40,7 +41,6 @@ from trainmaster.history.record import (
     build_record,
     merge,
 )
-from trainmaster.history.series import Point, read_point
 from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.training import TrainingJob
@@ -48,6 +48,9 @@ from trainmaster.kit import failpoints
 from trainmaster.kit.backoff import Backoff, BackoffPolicy
 from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.scopes import Scope
+
+if TYPE_CHECKING:
+    from trainmaster.history.curves.usage import UsagePoint
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +65,9 @@ _BATCH = 64
 _SLICE = 256
 _MOST_POINTS = 100_000
 """The maximum held in memory while the disk cannot be written; the oldest are dropped."""
+_LATELY_SECONDS = 86_400.0
+_FACTS_PAUSE_SECONDS = 0.5
+"""Between two batches of records of earlier versions, which are read once to describe them."""
 _RETRY = BackoffPolicy(first=1.0, cap=5.0)
 """Until a record is written, its only copy is in memory."""
 
@@ -146,6 +152,8 @@ class Keeper:
         self._points: list[tuple[str, Point]] = []
         """Progress reports that are not stored yet."""
         self._said: dict[str, Point] = {}
+        self._attempts: dict[str, int] = {}
+        """The newest attempts of existing jobs, as their JobSets say."""
         self._waiting: list[_Waiting] = []
         self._work = asyncio.Event()
         self._dirty = asyncio.Event()
@@ -181,6 +189,7 @@ class Keeper:
                 scope.spawn_forever(self._write(), name="history.write")
                 scope.spawn_forever(self._note(), name="history.note")
                 scope.spawn_forever(self._trim(), name="history.trim")
+                scope.spawn(self._describe_records(), name="history.facts")
                 for model in self._models:
                     scope.spawn_forever(self._follow_jobs(model), name=f"history.{model.gvr.plural}")
                 scope.spawn_forever(self._follow_jobsets(), name="history.jobsets")
@@ -276,6 +285,7 @@ class Keeper:
                 await self._record_deletion(model(job), unseen=True)
             if self._restored is not None:
                 await self._reopen(list(map(model, items)), resting)
+            await self._recall_reports([job for job in map(model, items) if not job.is_finished])
             for item in items:
                 self._see(model(item))
             await self._finish_listing(model)
@@ -366,9 +376,18 @@ class Keeper:
             self._opened[uid] = orjson.dumps(job.raw)
             self._dirty.set()
 
+    async def _recall_reports(self, jobs: Sequence[TrainingJob]) -> None:
+        """What these jobs had reported last, so that it does not count as a report of the present attempt."""
+        for uid in [job.uid for job in jobs if job.report and job.uid not in self._said]:
+            point = await self._call(partial(self._archive.find_last_point, uid))
+            if point is not None:
+                self._said[uid] = point
+
     def _see_report(self, job: TrainingJob) -> None:
-        uid, point = job.uid, read_point(job.raw)
-        if point is not None and point != self._said.get(uid):
+        uid = job.uid
+        point, said = read_point(job.raw, self._attempts.get(uid, 0)), self._said.get(uid)
+        # A report is that of the attempt in which it came, also while the next one begins.
+        if point is not None and (said is None or point != replace(said, attempt=point.attempt)):
             self._said[uid] = point
             self._points.append((uid, point))
             self._dirty.set()
@@ -377,6 +396,7 @@ class Keeper:
         jobset = JobSet(obj)
         owner = jobset.controller
         if not jobset.is_deleting and owner is not None and owner.get("kind") in TRAINING_KINDS:
+            self._attempts[owner["uid"]] = jobset.attempt
             self._see_gang(owner["uid"], jobset.uid)
 
     def _see_gang(self, job: str, jobset: str) -> None:
@@ -398,6 +418,7 @@ class Keeper:
         self._opened.pop(uid, None)
         self._noted.pop(uid, None)
         self._said.pop(uid, None)
+        self._attempts.pop(uid, None)
         if not unseen:
             await self._client.durable(int(job.resource_version))
         failpoints.hit("history.before_last_word")
@@ -449,6 +470,31 @@ class Keeper:
             except ArchiveError as error:
                 log.warning("old records not forgotten", extra={"action": "history.failed", "error": str(error)})
             await self._clock.sleep(_TRIM_SECONDS)
+
+    async def _describe_records(self) -> None:
+        """Once after an upgrade: what lists show of the records of earlier versions."""
+        try:
+            missing = await self._call(self._archive.list_without_facts)
+            for start in range(0, len(missing), _BATCH):
+                await self._clock.sleep(_FACTS_PAUSE_SECONDS)
+                await self._call(partial(self._archive.add_missing_facts, missing[start : start + _BATCH]))
+        except ArchiveError as error:
+            log.warning("old records not described", extra={"action": "history.failed", "error": str(error)})
+
+    # What jobs use (`usage_keeper`)
+
+    async def add_usage(self, points: Sequence[tuple[str, UsagePoint]], thin: Sequence[str], now: int) -> None:
+        """Raises ArchiveError."""
+        await self._call(partial(self._archive.add_usage, points, thin=thin, now=now))
+
+    async def condense_usage(self, uids: Sequence[str]) -> None:
+        """Raises ArchiveError."""
+        await self._call(partial(self._archive.condense_usage, uids))
+
+    async def list_long_usage(self) -> list[str]:
+        """Of jobs that have ended lately, which may have been while there was no server. Raises ArchiveError."""
+        since = purging.find_moment(_LATELY_SECONDS, self._clock.now())
+        return await self._call(partial(self._archive.list_long_usage, since))
 
     async def _flush(self) -> None:
         self._dirty.clear()

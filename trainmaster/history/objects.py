@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.resources import JOB_RECORDS
-from trainmaster.history import series
 from trainmaster.history.archive import RecordLine
+from trainmaster.history.curves import series
+from trainmaster.history.curves.series import Point
 from trainmaster.history.record import JobRecord, RecordedDeletion
 from trainmaster.history.rendering import RecordedLog, log_to_data, to_data
-from trainmaster.history.series import Point
 from trainmaster.jobs.models.ranks import PodPlace, parse_place
 
 KIND = "JobRecord"

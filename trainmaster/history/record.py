@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from trainmaster.api.labels import USER
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training import snapshots
@@ -24,6 +25,7 @@ DELETED = "Deleted"
 """The state of a job that was deleted before its end."""
 CONTROL_PLANE = "system:trainmaster"
 """Who deleted a job, if our own controllers did."""
+_MOST_METRICS = 32
 _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses")
 
 
@@ -177,3 +179,33 @@ def _shorten(event: ObjectEvent) -> Document:
         "about": event.about,
         "from": event.reporter,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """What lists of records show besides the line of a record, and search in."""
+
+    user: str = ""
+    """Whose job it was, if it was made through REST."""
+    nodes: int | None = None
+    """As the job asked for."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """The last ones that it reported."""
+
+    @property
+    def words(self) -> str:
+        """What a search looks at, in small letters."""
+        labels = [f"{key}={value}" for key, value in self.labels.items()]
+        return " ".join([self.user, *labels]).lower()
+
+
+def read_facts(document: Fields) -> RecordFacts:
+    job = read_training_job(document["trainjob"])
+    metrics = list_items(job.report, "metrics")[:_MOST_METRICS]
+    return RecordFacts(
+        job.labels.get(USER, ""),
+        job.nodes,
+        dict(job.labels),
+        {str(one.get("name", "")): str(one.get("value", "")) for one in metrics},
+    )

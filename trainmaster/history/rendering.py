@@ -10,10 +10,10 @@ from trainmaster.api import code
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_status
 from trainmaster.api.training.failures import LAST_WORDS, summarize_failure
-from trainmaster.history import series
 from trainmaster.history.archive import RecordLine
+from trainmaster.history.curves import series
+from trainmaster.history.curves.series import Point
 from trainmaster.history.record import JobRecord
-from trainmaster.history.series import Point
 from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.logs.contract import KeptLog
 from trainmaster.jobs.models.pods import read_last_terminated, read_terminated

@@ -136,6 +136,10 @@ class NodeAgent:
     def supervisor(self) -> Supervisor:
         return self._supervisor
 
+    def list_running(self) -> list[Pod]:
+        """The Pods that run here."""
+        return [pod.obj for pod in self._pods.values() if pod.obj.is_running]
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeAgent]:
         inotify = Inotify()

@@ -169,7 +169,7 @@ def _build(
         check_ready=check_ready,
     )
     name = urlsplit(bare.server).hostname or bare.server
-    abilities = ("nodes", "queue") if options.history is None else ("history", "nodes", "queue")
+    abilities = ("nodes", "queue", "usage") if options.history is None else ("history", "nodes", "queue", "usage")
     return dataclasses.replace(backend, server=HostInfo("cluster", name, abilities))
 
 

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.client.contract import Client
 from trainmaster.edge.addresses import TrustedProxies
+from trainmaster.history.curves.usage import UsagePoint
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.usage import PodMeasurement
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.rest.audit_trail import Write
@@ -66,6 +70,25 @@ ReadQueue = Callable[[Client, str], Awaitable[Object]]
 """(client, namespace or "" for all) -> what waits."""
 
 
+MeasurePods = Callable[[Client, TrainingJob, Sequence[Pod]], Awaitable[Mapping[str, PodMeasurement]]]
+"""(client, job, its running Pods) -> what they use, by uid; Pods that are not measured are missing."""
+
+
+async def measure_nothing(client: Client, job: TrainingJob, pods: Sequence[Pod]) -> Mapping[str, PodMeasurement]:
+    return {}
+
+
+def list_no_points(uid: str) -> Sequence[UsagePoint]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReads:
+    measure: MeasurePods = measure_nothing
+    list_pending: Callable[[str], Sequence[UsagePoint]] = list_no_points
+    """By uid of a job, the newest points that are not in the archive yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     callers: Callers
@@ -93,3 +116,4 @@ class Backend:
     audit: Write | None = None
     """Receives lines of the audit log; None if the API server writes them."""
     pages: PageRules = field(default_factory=PageRules)
+    usage: UsageReads = field(default_factory=UsageReads)

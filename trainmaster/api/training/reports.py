@@ -24,6 +24,8 @@ from trainmaster.api.training.ends import is_finished
 from trainmaster.kit.clock import format_time, parse_time
 
 MANAGER = "trainer-status"
+STEP, TOTAL = "current_step", "total_steps"
+"""The metrics in which `trainmaster.report` and Hugging Face's Trainer say how far they are."""
 VOLUME = "kubeflow-trainer-token"
 FOLDER = "/var/run/secrets/kubeflow/trainer"
 """The directory with a container's token and the server's certificates."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -17,6 +18,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.apiserver.http.subresources.logs import PodLogs, check_started, check_uid, choose_container
 from trainmaster.apiserver.local import LogSource
 from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.app.rest.usage import ask_for_usage
 from trainmaster.app.settings import Dashboard, Rest
 from trainmaster.client.contract import Client, LogOptions
 from trainmaster.edge.addresses import TrustedProxies
@@ -26,7 +28,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.timeline import Now
 from trainmaster.rest.callers import Callers
-from trainmaster.rest.contract import Backend, Explain, PageRules, RestLimits
+from trainmaster.rest.contract import Backend, Explain, PageRules, RestLimits, UsageReads
 from trainmaster.rest.logins.logins import Logins
 from trainmaster.rest.logins.storage import LoginStorage
 from trainmaster.rest.rates import Rates
@@ -122,6 +124,7 @@ def build_backend(
         LogWindows(clock),
         limits,
         pages=PageRules(dashboard.frame_ancestors, rest.base_path),
+        usage=UsageReads(ask_for_usage),
     )
 
 
@@ -159,7 +162,8 @@ def build_explain(clock: Clock) -> Explain:
         view = await gathering.collect(client, namespace)
         now = Now(clock.now())
         # In a thread, because a long queue takes a second.
-        found = await asyncio.to_thread(reasons.explain, view, namespace, name, now)
+        work = partial(reasons.explain, view, namespace, name, now, with_progress=False)
+        found = await asyncio.to_thread(work)
         return None if found is None else asdict(found)
 
     return explain

@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.app.rest.serving import (
     Door,
     build_plain_place,
@@ -28,7 +27,7 @@ from trainmaster.auth.pki import Pki
 from trainmaster.kit.scopes import Scope
 
 if TYPE_CHECKING:
-    from trainmaster.app.control_plane import ControlPlane
+    from trainmaster.app.control_plane import ControlPlane, PodConnections
     from trainmaster.rest.contract import Backend
     from trainmaster.rest.services.creation.sweeping import Sweeper
 
@@ -45,9 +44,9 @@ def _load() -> None:
 class _Parts:
     """Built once, on first use."""
 
-    def __init__(self, api: ControlPlane, logs: PodLogs | None, *, end_logins: bool) -> None:
+    def __init__(self, api: ControlPlane, pods: PodConnections, *, end_logins: bool) -> None:
         self._api = api
-        self._logs = logs
+        self._pods = pods
         self._end_logins = end_logins
         self._made: tuple[Backend, Sweeper] | None = None
         self._making = asyncio.Lock()
@@ -59,7 +58,7 @@ class _Parts:
                 await asyncio.to_thread(_load)
                 from trainmaster.app.rest.embedded_backend import build_parts
 
-                made = build_parts(self._api, self._logs)
+                made = build_parts(self._api, self._pods)
                 if self._end_logins:
                     await made[0].logins.end_all()
                 self._made = made
@@ -97,7 +96,7 @@ class RestAddresses:
 
 @asynccontextmanager
 async def serving_rest(
-    api: ControlPlane, pki: Pki, logs: PodLogs | None, notes: list[str]
+    api: ControlPlane, pki: Pki, pods: PodConnections, notes: list[str]
 ) -> AsyncIterator[RestAddresses]:
     """Yields the addresses; appends notes for the owner to `notes`."""
     world = api.world
@@ -113,7 +112,7 @@ async def serving_rest(
             notes += lost
             page = build_url(plain, "http")
         # If another program has the port, pages that are still open may have sent it their logins.
-        parts = _Parts(api, logs, end_logins=bool(lost))
+        parts = _Parts(api, pods, end_logins=bool(lost))
         serving = serving_on_demand(doors, parts.get_backend, world.settings.limits, world.clock, api.gatekeeper)
         scope = await stack.enter_async_context(Scope("rest.parts"))
         await stack.enter_async_context(serving)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.api.tenancy import SYSTEM_NAMESPACE
-from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest.backend import BackendSettings, Folders, build_backend, build_log_source
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
 from trainmaster.app.rest.pod_logs import build_opener
+from trainmaster.app.rest.usage import build_usage
 from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
@@ -28,18 +28,21 @@ from trainmaster.rest.services.tenants import TenantService
 from trainmaster.version import __version__
 
 if TYPE_CHECKING:
-    from trainmaster.app.control_plane import ControlPlane
+    from trainmaster.app.control_plane import ControlPlane, PodConnections
 
 
-def build_parts(api: ControlPlane, logs: PodLogs | None) -> tuple[Backend, Sweeper]:
+def build_parts(api: ControlPlane, pods: PodConnections) -> tuple[Backend, Sweeper]:
     client = LocalClient(
         api.registry,
         user_agent=f"trainmaster-rest/{__version__}",
         authorizer=api.authorizer,
-        log_source=None if logs is None else build_log_source(api.registry, logs),
+        log_source=None if pods.logs is None else build_log_source(api.registry, pods.logs),
     )
     sweeper = Sweeper(client, api.world.clock)
-    return build_embedded_backend(api, client, sweeper), sweeper
+    backend = build_embedded_backend(api, client, sweeper)
+    if pods.usage is not None:
+        backend = replace(backend, usage=build_usage(pods.usage))
+    return backend, sweeper
 
 
 def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Sweeper) -> Backend:
@@ -69,7 +72,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         remind=sweeper.remind,
         check_ready=_check_ready,
     )
-    info = HostInfo("home", socket.gethostname(), ("history", "nodes", "queue"))
+    info = HostInfo("home", socket.gethostname(), ("history", "nodes", "queue", "usage"))
     log_windows = LogWindows(world.clock, build_opener(world.home.pods))
     audit = None if api.audit is None else api.audit.write
     return replace(backend, server=info, audit=audit, log_windows=log_windows)

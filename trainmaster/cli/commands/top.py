@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from trainmaster.api.devices import list_shares
-from trainmaster.api.formats import quantity
-from trainmaster.api.meta import GVR, Fields
-from trainmaster.api.pods.requests import CPU, GPU, count_requests, read_amounts
-from trainmaster.api.reading import list_items, read_fields
+from trainmaster.api.pods.requests import GPU, count_requests
 from trainmaster.api.resources import PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
@@ -31,23 +28,15 @@ from trainmaster.jobs.kinds import TRAINING_KINDS, find_kind_and_place, get_kind
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.usage import GpuUsage, PodMeasurement, measure_pods, read_share
 from trainmaster.kit.clock import SystemClock
-from trainmaster.node.devices.nvml import NvmlError, NvmlGpu
+from trainmaster.node.devices.loads import list_gpu_usage, list_loads
 from trainmaster.node.devices.reader import GpuReader
 
-POD_METRICS = GVR("metrics.k8s.io", "v1beta1", "pods")
 _HEADER = ("JOB", "RANK", "CPU", "MEMORY", "GPU", "POD")
 _MEBI = 1 << 20
 _CLEAR = "\x1b[H\x1b[J"
 _NONE = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class GpuUsage:
-    index: int
-    id: str
-    percent: int | None = None
-    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 async def look(client: Client, namespace: str, names: Sequence[str], reader: GpuReader | None) -> list[PodUsage]:
     """The usage of the jobs' Pods, sorted by job, attempt and rank."""
-    found = []
+    found: list[tuple[Pod, str, tuple[type[TrainingJob], PodPlace], PodMeasurement | None]] = []
     wanted = [split_reference(name) for name in names]
     bare = ",".join(sorted({name for _, name in wanted}))
     for label in sorted({model.pod_label for model in TRAINING_KINDS.values()}):
@@ -127,37 +116,35 @@ async def look(client: Client, namespace: str, names: Sequence[str], reader: Gpu
         for pod in running:
             placed = find_kind_and_place(pod.raw)
             if placed is not None and (not names or _is_wanted(placed[0], pod.labels[label], wanted)):
-                found.append(_build(pod, pod.labels[label], placed, measured.get((pod.namespace, pod.name))))
-    if reader is not None and any(one.gpus for one in found):
-        loads = _list_loads(reader)
-        found = [replace(one, gpus=tuple(_add_load(gpu, loads) for gpu in one.gpus)) for one in found]
-    return sorted(found, key=lambda one: (one.namespace, one.job, one.kind, one.role, one.rank, one.pod))
+                found.append((pod, pod.labels[label], placed, measured.get((pod.namespace, pod.name))))
+    has_gpus = reader is not None and any(list_shares(pod.raw) for pod, *_ in found)
+    loads = list_loads(reader) if reader is not None and has_gpus else {}
+    shown = [_build(pod, job, placed, use, list_gpu_usage(pod.raw, loads)) for pod, job, placed, use in found]
+    return sorted(shown, key=lambda one: (one.namespace, one.job, one.kind, one.role, one.rank, one.pod))
 
 
 def _is_wanted(model: type[TrainingJob], job: str, wanted: Sequence[tuple[type[TrainingJob] | None, str]]) -> bool:
     return any(kind in (None, model) and name == job for kind, name in wanted)
 
 
-async def _measure(client: Client, namespace: str, selector: ListOptions) -> dict[tuple[str, str], Fields]:
+async def _measure(client: Client, namespace: str, selector: ListOptions) -> Mapping[tuple[str, str], PodMeasurement]:
     try:
-        items = (await client.list(POD_METRICS, namespace, selector)).items
+        return await measure_pods(client, namespace, selector)
     except StatusError as error:
         if error.code not in (404, 503):
             raise
         text = "this server measures nothing: a cluster needs the metrics-server for it (`kubectl top pods` works then)"
         raise exits.Failure(text) from None
-    return {(item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in items}
 
 
 def _build(
     pod: Pod,
     job: str,
     placed: tuple[type[TrainingJob], PodPlace],
-    measured: Fields | None,
+    use: PodMeasurement | None,
+    gpus: tuple[GpuUsage, ...],
 ) -> PodUsage:
-    model, place = placed
-    requests, limits = count_requests(pod.spec), _add_limits(pod)
-    gpus = tuple(GpuUsage(device.index, device.id) for device in list_shares(pod.raw))
+    (model, place), share = placed, read_share(pod)
     return PodUsage(
         namespace=pod.namespace,
         job=job,
@@ -165,40 +152,14 @@ def _build(
         rank=place.index,
         attempt=place.attempt,
         pod=pod.name,
-        cpu=None if measured is None else float(_add(measured, CPU)),
-        memory=None if measured is None else int(_add(measured, "memory")),
-        cpu_asked=(requests.get(CPU) or limits.get(CPU, 0)) / 1000,
-        memory_limit=limits.get("memory", 0),
+        cpu=None if use is None else use.cpu,
+        memory=None if use is None else use.memory,
+        cpu_asked=share.cpu,
+        memory_limit=share.memory,
         gpus=gpus,
-        gpu_count=len(gpus) or requests.get(GPU, 0),
+        gpu_count=len(gpus) or count_requests(pod.spec).get(GPU, 0),
         kind=get_kind_name(model),
     )
-
-
-def _add(measured: Fields, name: str) -> float:
-    usages = (read_fields(container, "usage") for container in list_items(measured, "containers"))
-    return float(sum(quantity.parse(usage.get(name, "0")) for usage in usages))
-
-
-def _add_limits(pod: Pod) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for container in pod.containers:
-        for name, amount in read_amounts(read_fields(container, "resources", "limits")).items():
-            total[name] = total.get(name, 0) + amount
-    return total
-
-
-def _list_loads(reader: GpuReader) -> dict[str, NvmlGpu]:
-    """This machine's GPUs by id; empty if they cannot be read."""
-    try:
-        return {gpu.uuid: gpu for gpu in reader.list_gpus() if not gpu.trouble and not gpu.silence}
-    except NvmlError:
-        return {}
-
-
-def _add_load(gpu: GpuUsage, loads: Mapping[str, NvmlGpu]) -> GpuUsage:
-    load = loads.get(gpu.id)
-    return gpu if load is None else replace(gpu, percent=load.percent, memory_mib=load.used_mib)
 
 
 def _show(options: argparse.Namespace, context: CommandContext, shown: Sequence[PodUsage]) -> None:

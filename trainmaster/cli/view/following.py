@@ -127,7 +127,7 @@ def list_earlier_metrics(job: FollowedJob) -> list[dict[str, float]]:
     if job.home is None:
         return []
     from trainmaster.history.archive import FILE, Archive, ArchiveError
-    from trainmaster.history.series import read_point
+    from trainmaster.history.curves.series import read_point
 
     history, current = job.home.history, read_point(job.trainjob)
     if current is None or not (history / FILE).exists():
@@ -140,7 +140,8 @@ def list_earlier_metrics(job: FollowedJob) -> list[dict[str, float]]:
             archive.close()
     except ArchiveError:
         return []
-    return [point.metrics for point in points if point.at < current.at]
+    earlier = [point.metrics for point in points if point.at < current.at]
+    return [{name: value for name, value in metrics.items() if value is not None} for metrics in earlier]
 
 
 async def _advise(job: FollowedJob, failure: Fields) -> list[str]:

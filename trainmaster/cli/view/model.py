@@ -15,6 +15,7 @@ from datetime import datetime
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_text
+from trainmaster.api.training.reports import STEP, TOTAL
 from trainmaster.cli.view.ranks import DONE as RANK_DONE
 from trainmaster.cli.view.ranks import FAILED as RANK_FAILED
 from trainmaster.cli.view.ranks import RUNNING as RANK_RUNNING
@@ -29,8 +30,6 @@ from trainmaster.kit.clock import parse_time
 SUBMITTED, WAITING, STARTING, RUNNING = "Submitted", "Waiting", "Starting", "Running"
 RESTARTING, SUSPENDED, COMPLETE, FAILED, DELETED = "Restarting", "Suspended", "Complete", "Failed", "Deleted"
 ENDS = (COMPLETE, FAILED, DELETED)
-STEP, TOTAL = "current_step", "total_steps"
-"""The metrics in which programs report their position (`trainmaster.progress`, Hugging Face)."""
 _DERIVED = re.compile(r"-[0-9a-f]{10}$")
 """The suffix that a derived runtime's name adds to that of its original."""
 _CURVE = 400

@@ -96,16 +96,18 @@ def explain(
     proposals: bool = True,
     own: OwnModules = lambda job: None,
     waits: Mapping[str, QueueWait] = MappingProxyType({}),
+    with_progress: bool = True,
 ) -> JobExplanation | None:
     """`reference`: NAME or KIND/NAME. None if there is no such job; raises AmbiguousName if there are several.
     `proposals`: also find out what would start the job, which takes about a second if hundreds of jobs are in the
-    queue. `waits`: by uid, why Kueue holds jobs."""
+    queue. `waits`: by uid, why Kueue holds jobs. `with_progress`: False where the progress is shown beside, because it
+    changes all the time."""
     jobs = _list_named(view, namespace, reference)
     if len(jobs) > 1:
         raise AmbiguousName(namespace, jobs)
     if not jobs:
         return None
-    explainer = _Explainer(view, jobs[0], now, proposals=proposals, own=own)
+    explainer = _Explainer(view, jobs[0], now, proposals=proposals, own=own, with_progress=with_progress)
     wait = waits.get(jobs[0].uid)
     return explainer.explain() if wait is None else explainer.explain_wait(wait)
 
@@ -144,7 +146,10 @@ def _lacks(pod: Pod) -> bool:
 
 
 class _Explainer:
-    def __init__(self, view: View, job: TrainingJob, now: Now, *, proposals: bool, own: OwnModules) -> None:
+    def __init__(
+        self, view: View, job: TrainingJob, now: Now, *, proposals: bool, own: OwnModules, with_progress: bool
+    ) -> None:
+        self._with_progress = with_progress
         self._view = view
         self._job = job
         self._proposals = proposals
@@ -414,7 +419,7 @@ class _Explainer:
 
     def _list_active_facts(self) -> Iterator[str]:
         percent, remaining = self._job.progress
-        if percent is not None:
+        if percent is not None and self._with_progress:
             more = f", about {describe_age(remaining)} left by its own estimate" if remaining is not None else ""
             yield f"progress {percent} %{more}"
         _, times, most = self._job.read_attempts(self._find_jobset())

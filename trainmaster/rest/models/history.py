@@ -20,7 +20,35 @@ _RECORD: JsonDict = {
     "completed_at": "2026-11-15T20:05:00Z",
     "deleted_at": "2026-11-15T21:00:00Z",
     "deleted_by": "system:serviceaccount:ann:tenant",
+    "user": "ann",
+    "nodes": 2,
+    "labels": {"team": "nlp"},
+    "metrics": {"loss": "0.31"},
 }
+
+
+class RecordQuery(BaseModel):
+    """Which records are asked for."""
+
+    namespace: str | None = Field(
+        default=None,
+        description="Default: all in which the caller may read jobs.",
+        min_length=1,
+        max_length=63,
+        examples=["ann"],
+    )
+    name: str = Field(default="", max_length=253)
+    state: Literal["Complete", "Failed", "Deleted"] | None = None
+    deleted: bool | None = Field(default=None, description="true: only those whose job is gone.")
+    q: str = Field(
+        default="", description="Words that all occur in namespace, name, runtime, user or labels.", max_length=200
+    )
+    runtime: str = Field(default="", max_length=253)
+    user: str = Field(default="", description="Whose jobs, if they were made through REST.", max_length=63)
+    since: str = Field(default="", description="Only those that ended at this time or later (RFC 3339).", max_length=40)
+    until: str = Field(default="", description="Only those that ended before this time.", max_length=40)
+    limit: int = Field(default=100, description="Most records of one page.", ge=1, le=500)
+    continue_: str = Field(default="", alias="continue", description="`continue` of the page before.", max_length=4096)
 
 
 class RecordSummary(BaseModel):
@@ -36,6 +64,20 @@ class RecordSummary(BaseModel):
     completed_at: str | None
     deleted_at: str | None = Field(description="null while the job itself is still there.")
     deleted_by: str | None
+    user: str | None = Field(description="Whose job it was, if it was made through REST.")
+    nodes: int | None = Field(description="As it asked for; null left it to the runtime.")
+    labels: dict[str, str]
+    metrics: dict[str, str] = Field(description="The last ones that it reported.")
+
+
+class RecordDeleted(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"uid": _RECORD["uid"], "name": "ann-mnist", "namespace": "ann"}]}
+    )
+
+    uid: str
+    name: str
+    namespace: str
 
 
 class RecordLog(BaseModel):

@@ -152,6 +152,8 @@ class JobAttempt(BaseModel):
     ended_at: str | None = Field(description="null: it goes on, or unknown.")
     workers: list[WorkerState] = Field(description="`Gone` in `state`: nothing but its log is left.")
     verdict: Verdict | None = Field(description="Why it failed; kept of the newest failure.")
+    first_step: float | None = Field(description="The first step it reported: where it went on from a checkpoint.")
+    last_step: float | None
 
 
 class JobAttempts(BaseModel):
@@ -168,6 +170,8 @@ class JobAttempts(BaseModel):
                             "ended_at": "2026-11-15T20:04:00Z",
                             "workers": [],
                             "verdict": VERDICT_EXAMPLE,
+                            "first_step": 1,
+                            "last_step": 400,
                         }
                     ],
                 }

@@ -18,7 +18,6 @@ from trainmaster.rest.models.history import LogLines
 from trainmaster.rest.models.jobs import (
     Deleted,
     Explanation,
-    JobAttempt,
     JobAttempts,
     JobDetail,
     Jobs,
@@ -31,7 +30,7 @@ from trainmaster.rest.models.jobs import (
 from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
-from trainmaster.rest.services.attempts import list_attempts
+from trainmaster.rest.services.attempts import build_attempts, list_attempts
 from trainmaster.rest.services.creation.keys import hash_key
 from trainmaster.rest.services.deleting import delete_job
 from trainmaster.rest.services.log_answers import read_end
@@ -166,7 +165,8 @@ async def list_job_attempts(
     job = await jobs.get_job(caller.client, space, jobs.build_reference(name, kind))
     parts = await read_parts(caller.client, job)
     found = await list_attempts(job, list(map(Pod, parts.pods)), parts.uids, backend.history.kept)
-    return JobAttempts(name=name, namespace=space, items=[JobAttempt(**one) for one in found])
+    points = await backend.history.list_points(job.uid)
+    return JobAttempts(name=name, namespace=space, items=build_attempts(found, points))
 
 
 @router.get("/jobs/{name}/logs", summary="What its workers printed so far")

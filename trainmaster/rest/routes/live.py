@@ -25,7 +25,7 @@ Topics = Annotated[
     list[str] | None,
     Query(
         alias="topic",
-        description="`jobs`; `job:NAMESPACE/NAME` or `log:NAMESPACE/NAME`, with `KIND/` before the name if needed.",
+        description="`jobs`, `machine`; `job:NAMESPACE/NAME`, `log:...`, `usage:...`; `KIND/` before NAME if needed.",
         max_length=64,
         examples=["jobs"],
     ),

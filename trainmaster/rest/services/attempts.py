@@ -11,11 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from trainmaster.api.meta import Object
+from trainmaster.api.training.reports import STEP
+from trainmaster.history.curves.series import Point
 from trainmaster.jobs.kinds import find_kind_and_place
 from trainmaster.jobs.logs.contract import Kept, KeptLog
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.rest.models.jobs import JobAttempt
 from trainmaster.rest.services.job_views import build_verdict, build_worker
 
 _KINDS_OF_ENDS = ("Succeeded", "Failed")
@@ -25,6 +28,20 @@ async def list_attempts(job: TrainingJob, pods: Sequence[Pod], jobsets: Iterable
     """In a thread, because it reads the first line of each kept log. `jobsets`: uids that are known besides."""
     uids = frozenset(jobsets)
     return await asyncio.to_thread(_list, job, pods, uids, kept)
+
+
+def build_attempts(attempts: Sequence[Object], points: Sequence[Point]) -> list[JobAttempt]:
+    """With the steps that were reported, from which is seen where an attempt went on."""
+    steps: defaultdict[int, list[float]] = defaultdict(list)
+    for point in points:
+        if (step := point.metrics.get(STEP)) is not None:
+            steps[point.attempt].append(step)
+    found = []
+    for one in attempts:
+        own = steps[one["attempt"]]
+        first, last = (own[0], own[-1]) if own else (None, None)
+        found.append(JobAttempt(**one, first_step=first, last_step=last))
+    return found
 
 
 def _list(job: TrainingJob, pods: Sequence[Pod], jobsets: frozenset[str], kept: Kept) -> list[Object]:

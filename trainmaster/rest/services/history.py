@@ -1,30 +1,35 @@
 """Records of jobs for `/api/v1/history`: a filtered and paged list, one complete record, and the kept logs.
 
 Reads the archive in a thread, with its own read-only connection; an installation without an archive has no records.
+Only `purge` writes, as `trainmaster history purge` does beside a server.
 Access is checked before (`namespaces.check_reader`): it requires permission to read TrainJobs of that namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields, read_status, read_text
-from trainmaster.history import logs
+from trainmaster.history import logs, purging
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
+from trainmaster.history.curves.series import Point
+from trainmaster.history.curves.usage import UsagePoint
 from trainmaster.history.kept_logs import KeptLogs
 from trainmaster.history.paging import build_token, read_token
-from trainmaster.history.record import JobRecord
+from trainmaster.history.record import JobRecord, RecordFacts, read_facts
 from trainmaster.jobs.kinds import find_place, read_training_job
 from trainmaster.jobs.logs.contract import Kept, NothingKept
 from trainmaster.jobs.models.pods import Pod
+from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.job_reader import describe_record
 from trainmaster.rest.services.job_views import build_verdict, build_worker
+from trainmaster.rest.services.namespaces import ALL
 
 T = TypeVar("T")
 _EVENTS = 500
@@ -32,12 +37,20 @@ _EVENTS = 500
 
 @dataclass(frozen=True, slots=True)
 class RecordsWanted:
-    namespace: str
+    namespaces: Sequence[str] = ALL
     name: str = ""
     state: str = ""
     deleted: bool | None = None
     limit: int = 100
     token: str = ""
+    query: str = ""
+    """Words that all have to occur."""
+    runtime: str = ""
+    user: str = ""
+    since: str = ""
+    """Only those that ended at this time or later (RFC 3339)."""
+    until: str = ""
+    """Only those that ended before this time."""
 
 
 class HistoryService:
@@ -49,16 +62,42 @@ class HistoryService:
 
     async def select(self, wanted: RecordsWanted) -> tuple[list[Object], str]:
         """Newest first, and the token of the next page."""
-        try:
-            after = read_token(wanted.token)
-        except ValueError as error:
-            raise invalid([FieldProblem(f"is {error}", parameter="continue")]) from None
-        # One more, to know whether there is another page.
-        found = Filter(wanted.namespace, wanted.name, wanted.state, wanted.deleted, limit=wanted.limit + 1, after=after)
+        found = build_filter(wanted)
         lines: list[RecordLine] = await self._ask(lambda archive: archive.select(found), list[RecordLine]())
         page = lines[: wanted.limit]
         token = build_token(page[-1]) if len(lines) > len(page) else ""
-        return [build_summary(line) for line in page], token
+        facts = await self._read_facts([line.uid for line in page])
+        return [build_summary(line, facts.get(line.uid, RecordFacts())) for line in page], token
+
+    async def _read_facts(self, uids: Sequence[str]) -> dict[str, RecordFacts]:
+        return await self._ask(lambda archive: archive.list_facts(uids), dict[str, RecordFacts]())
+
+    async def list_points(self, uid: str, after: int = 0) -> list[Point]:
+        """What the job reported after this time, the oldest first."""
+        points = await self._ask(lambda archive: archive.list_points(uid), list[Point]())
+        return [point for point in points if point.at > after]
+
+    async def list_usage(self, uid: str, since: int = 0) -> list[UsagePoint]:
+        """What the job's ranks used from this time on, the oldest first."""
+        return await self._ask(lambda archive: archive.list_usage(uid, since), list[UsagePoint]())
+
+    async def purge(self, uid: str) -> None:
+        """Deletes the record of a deleted job, with its logs and outputs."""
+        directory = self._directory
+        assert directory is not None, "a record was found"
+
+        def work() -> None:
+            archive = Archive.open(directory)
+            try:
+                purging.purge(archive, [uid])
+            finally:
+                archive.close()
+
+        try:
+            await asyncio.to_thread(work)
+        except OSError as error:
+            detail = "the record cannot be deleted: the archive cannot be written"
+            raise Problem(503, "no-history", detail, hint="ask an administrator") from error
 
     async def get(self, namespace: str, uid: str) -> JobRecord:
         """Raises Problem 404 also for a record of another namespace, whose existence the caller may not know."""
@@ -74,9 +113,10 @@ class HistoryService:
             list[logs.ArchivedLog](),
         )
         document = record.document
+        facts = read_facts(document)
         placed = [(place, pod) for pod in list_pods(record) if (place := find_place(pod.raw)) is not None]
         return {
-            **build_summary(record),
+            **build_summary(record, facts),
             "message": describe_record(record).message,
             "verdict": build_verdict(read_training_job(document["trainjob"])),
             "workers": [build_worker(place, pod) for place, pod in placed],
@@ -105,7 +145,39 @@ class HistoryService:
             raise Problem(503, "no-history", "the archive cannot be read", hint="ask an administrator") from None
 
 
-def build_summary(line: RecordLine | JobRecord) -> Object:
+def build_filter(wanted: RecordsWanted) -> Filter:
+    """Raises Problem 422 for an invalid token or time."""
+    errors = []
+    after = None
+    try:
+        after = read_token(wanted.token)
+    except ValueError as error:
+        errors.append(FieldProblem(f"is {error}", parameter="continue"))
+    times = {}
+    for name, text in (("since", wanted.since), ("until", wanted.until)):
+        try:
+            times[name] = format_time(parse_time(text)) if text else ""
+        except (ValueError, OverflowError):
+            errors.append(FieldProblem("is no time: write it as 2026-11-15T20:00:00Z", parameter=name))
+    if errors:
+        raise invalid(errors)
+    return Filter(
+        namespaces=None if wanted.namespaces is ALL else tuple(wanted.namespaces),
+        name=wanted.name,
+        state=wanted.state,
+        deleted=wanted.deleted,
+        # One more, to know whether there is another page.
+        limit=wanted.limit + 1,
+        after=after,
+        runtime=wanted.runtime,
+        user=wanted.user,
+        since=times["since"],
+        before=times["until"],
+        words=tuple(wanted.query.lower().split()),
+    )
+
+
+def build_summary(line: RecordLine | JobRecord, facts: RecordFacts) -> Object:
     deletion = line.deletion
     return {
         "uid": line.uid,
@@ -118,6 +190,10 @@ def build_summary(line: RecordLine | JobRecord) -> Object:
         "completed_at": line.finished or None,
         "deleted_at": None if deletion is None else deletion.at,
         "deleted_by": None if deletion is None else deletion.by or None,
+        "user": facts.user or None,
+        "nodes": facts.nodes,
+        "labels": dict(facts.labels),
+        "metrics": dict(facts.metrics),
     }
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cli.commands.top import GpuUsage, PodUsage, build_rows
+from trainmaster.cli.commands.top import PodUsage, build_rows
+from trainmaster.jobs.usage import GpuUsage
 
 pytestmark = pytest.mark.unit
 

@@ -33,7 +33,7 @@ class Typed(io.StringIO):
 def put(history: Path, name: str, words: list[str], sizes: list[int], finished: str) -> None:
     pods: list[Object] = [{"uid": f"{name}-{index}", "memory": size} for index, size in enumerate(sizes)]
     trainer = {"command": words[:1], "args": words[1:]}
-    document = {"trainjob": {"spec": {"trainer": trainer}}, "pods": pods}
+    document = {"trainjob": {"metadata": {"name": name}, "spec": {"trainer": trainer}}, "pods": pods}
     archive = Archive.open(history)
     archive.put([JobRecord(name, "default", name, "torch-distributed", "Complete", "", finished, document=document)])
     archive.close()

@@ -15,7 +15,7 @@ from trainmaster.cli.context import CommandContext
 from trainmaster.cli.view.following import FollowedJob, list_earlier_metrics
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import Archive
-from trainmaster.history.series import read_point
+from trainmaster.history.curves.series import read_point
 from trainmaster.kit.clock import SystemClock
 
 pytestmark = pytest.mark.unit

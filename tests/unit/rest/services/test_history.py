@@ -47,7 +47,7 @@ def test_pages_have_every_record_once_the_newest_first(desk: HistoryService) -> 
     async def collect() -> list[str]:
         seen, token = list[str](), ""
         while True:
-            items, token = await desk.select(RecordsWanted("ann", limit=4, token=token))
+            items, token = await desk.select(RecordsWanted(("ann",), limit=4, token=token))
             seen += [item["uid"] for item in items]
             if not token:
                 return seen
@@ -67,7 +67,7 @@ def test_a_record_of_another_namespace_is_not_there(desk: HistoryService) -> Non
 @pytest.mark.parametrize("token", ["x", "W10", "eyJhIjoxfQ", "WzEsMiwzXQ", "é"])
 def test_a_token_that_is_none_of_ours_is_refused(desk: HistoryService, token: str) -> None:
     with pytest.raises(Problem) as error:
-        asyncio.run(desk.select(RecordsWanted("ann", token=token)))
+        asyncio.run(desk.select(RecordsWanted(("ann",), token=token)))
     assert error.value.status == 422
 
 

@@ -115,7 +115,7 @@ class NewJobs:
         try:
             return _replay(await client.get(TRAIN_JOBS, name, namespace), ticket)
         except NotFound:
-            items, _ = await self._history.select(RecordsWanted(namespace, name, deleted=True, limit=1))
+            items, _ = await self._history.select(RecordsWanted((namespace,), name, deleted=True, limit=1))
         for item in items:
             record = await self._history.get(namespace, item["uid"])
             if _get_key(record.document["trainjob"]) == ticket.key:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import logging
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from trainmaster.api.labels import SCRIPT_OF
-from trainmaster.api.meta import Object
-from trainmaster.api.reading import read_labels
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import list_items, read_labels
 from trainmaster.api.resources import CONFIG_MAPS
 from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
 from trainmaster.client.contract import Client, DeleteOptions
@@ -31,13 +31,18 @@ KEY_LABEL = "trainmaster.dev/idempotency-key"
 """Label on jobs and scripts, set by the REST API: the hashed Idempotency-Key of the request that created it."""
 
 
-async def rerun(client: Client, job: TrainingJob, new_name: str | None, key: str) -> Object:
-    """The new job. `key`: repeating the request with the same key returns the same job."""
+async def rerun(
+    client: Client, job: TrainingJob, new_name: str | None, key: str, *, names: Sequence[str] = ()
+) -> Object:
+    """The new job. `key`: repeating the request with the same key returns the same job. `names`: those to choose from;
+    otherwise its own with a number."""
     if key:
         # One name per key, so that a repeated request finds what was created.
         names = [new_name or f"{job.name[:35].rstrip('-')}-{key[:8]}"]
+    elif new_name:
+        names = [new_name]
     else:
-        names = [new_name] if new_name else list_new_names(job.name)
+        names = names or list_new_names(job.name)
     script, code = await _find_script(client, job), await code_maps.find(client, job.raw)
     for name in names:
         made = await _make(client, job, name, script, key)
@@ -52,11 +57,24 @@ async def rerun(client: Client, job: TrainingJob, new_name: str | None, key: str
 async def _find_script(client: Client, job: TrainingJob) -> Object | None:
     if not isinstance(job, TrainJob):
         return None  # the REST API creates TrainJobs only
+    name = get_job_script(job.name)
     try:
-        script = await client.get(CONFIG_MAPS, get_job_script(job.name), job.namespace)
+        script: Object | None = await client.get(CONFIG_MAPS, name, job.namespace)
     except NotFound:
-        return None
-    return script if read_labels(script).get(SCRIPT_OF) == job.name else None
+        script = None
+    if script is not None and _belongs(script, job):
+        return script
+    if _mentions(job.spec, name) and (script is None or read_labels(script).get(SCRIPT_OF) == job.name):
+        text = f"the code of {job.name} was deleted with the job: it was in its ConfigMap {name}"
+        raise Problem(409, "code-gone", text, hint="create the job again with its code")
+    return None
+
+
+def _belongs(script: Object, job: TrainingJob) -> bool:
+    """Not to an earlier or a later job of the same name."""
+    owners = list_items(script, "metadata", "ownerReferences")
+    is_own = not owners or any(owner.get("uid") == job.uid for owner in owners)
+    return is_own and read_labels(script).get(SCRIPT_OF) == job.name
 
 
 async def _make(client: Client, job: TrainingJob, name: str, script: Object | None, key: str) -> Object | None:
@@ -111,17 +129,28 @@ async def _remove(client: Client, script: Object | None) -> None:
         log.debug("the script is gone already", extra={"action": "rest.leftover", "script": meta["name"]})
 
 
+def _mentions(spec: Fields, name: str) -> bool:
+    """Whether a volume is made of this ConfigMap."""
+    return any(source.get("name") == name for source in _list_sources(spec))
+
+
 def _rename(spec: Object, old: str, new: str) -> Object:
     """The spec with all volumes of the old ConfigMap replaced by the new one."""
     changed: Object = copy.deepcopy(spec)
-    stack: list[Any] = [changed]
+    for source in _list_sources(changed):
+        if source.get("name") == old:
+            source["name"] = new
+    return changed
+
+
+def _list_sources(spec: Fields) -> Iterator[Object]:
+    stack: list[object] = [spec]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
             source = item.get("configMap")
-            if isinstance(source, dict) and source.get("name") == old:
-                source["name"] = new
+            if isinstance(source, dict):
+                yield source
             stack += item.values()
         elif isinstance(item, list):
             stack += item
-    return changed

@@ -28,13 +28,14 @@ from trainmaster.rest.services.jobs import check_worker, get_job
 from trainmaster.rest.services.live import follow_jobs as table
 from trainmaster.rest.services.live import job_details, job_events, log_access, log_cursor
 from trainmaster.rest.services.live.items import LiveItem
+from trainmaster.rest.services.live.job_usage import follow_usage
 from trainmaster.rest.services.live.machine_state import follow_machine
 from trainmaster.rest.services.live.topics import Topic, TopicPositions
 from trainmaster.rest.services.namespaces import check_reader, list_readable
 from trainmaster.rest.services.streams import encode_raw
 
 _QUEUE = 8
-_LAST = {"jobs": "", "machine": "", "job": "gone", "log": "end"}
+_LAST = {"jobs": "", "machine": "", "job": "gone", "log": "end", "usage": "end"}
 """The event after which nothing comes of a topic."""
 
 
@@ -83,6 +84,7 @@ class LiveStream:
             "machine": self._follow_machine,
             "job": self._follow_job,
             "log": self._follow_log,
+            "usage": self._follow_usage,
         }
         topics = [topic for topic in self.topics if not self.positions.is_over(topic.text)]
         async with Scope("rest.live") as scope:
@@ -235,6 +237,14 @@ class LiveStream:
         if windows.has_files:
             return await windows.locate_tail(await windows.open_job(caller, job, wanted, kept), job.uid, most)
         return await log_access.locate_tail(caller.client, self.backend.clock, found, wanted, kept, most)
+
+    async def _follow_usage(self, topic: Topic) -> None:
+        caller, backend = self.caller, self.backend
+        job = await get_job(caller.client, topic.namespace, topic.reference)
+        source = follow_usage(backend.sources, caller, backend.clock, job, backend.usage.measure)
+        async with aclosing(source):
+            async for item in source:
+                await self._put(topic, topic.text, [item])
 
     async def _put(self, topic: Topic, slot: str, items: Sequence[LiveItem]) -> None:
         await self._queue.put([TopicFrame(topic, slot, item.kind, item.data, item.id) for item in items])

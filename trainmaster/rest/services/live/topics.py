@@ -14,9 +14,11 @@ MOST_TOPICS = 16
 _OVER = "!"
 """The position in a topic that has ended with a problem."""
 _WHOLE = ("jobs", "machine")
-_FORMS = (*_WHOLE, "job:NAMESPACE/NAME", "job:NAMESPACE/KIND/NAME", "log:NAMESPACE/NAME", "log:NAMESPACE/KIND/NAME")
+_OF_JOB = ("job", "log", "usage")
+_FORMS = (*_WHOLE, *(f"{what}:NAMESPACE/{name}" for what in _OF_JOB for name in ("NAME", "KIND/NAME")))
 _JOB = re.compile(
-    r"(?P<what>job|log):(?P<namespace>[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)/((?P<kind>[A-Za-z]{1,63})/)?"
+    rf"(?P<what>{'|'.join(_OF_JOB)}):"
+    r"(?P<namespace>[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)/((?P<kind>[A-Za-z]{1,63})/)?"
     r"(?P<name>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)"
 )
 
@@ -26,7 +28,7 @@ class Topic:
     text: str
     """As it was asked for."""
     what: str
-    """`jobs`, `machine`, `job` or `log`."""
+    """`jobs`, `machine`, `job`, `log` or `usage`."""
     namespace: str = ""
     reference: str = ""
     """NAME or KIND/NAME, see `services.jobs.build_reference`."""

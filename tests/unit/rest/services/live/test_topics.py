@@ -11,11 +11,13 @@ pytestmark = pytest.mark.unit
 
 
 def test_a_job_is_named_with_its_namespace_and_its_kind_if_needed() -> None:
-    jobs, plain, kind, log = parse_topics(["jobs", "job:ann/a", "job:ann/PyTorchJob/a.b-c", "log:ann/a"])
+    names = ["jobs", "job:ann/a", "job:ann/PyTorchJob/a.b-c", "log:ann/a", "usage:ann/a"]
+    jobs, plain, kind, log, usage = parse_topics(names)
     assert (jobs.what, jobs.namespace) == ("jobs", "")
     assert (plain.what, plain.namespace, plain.reference) == ("job", "ann", "a")
     assert kind.reference == "pytorchjobs/a.b-c"
     assert (log.what, log.reference) == ("log", "a")
+    assert (usage.what, usage.reference) == ("usage", "a")
 
 
 def test_a_topic_that_is_asked_for_twice_is_one() -> None:

@@ -15,11 +15,12 @@ from tests.flow.plant import Plant
 from tests.flow.stage import make_trainjob
 from tests.unit.history.test_archive import make_record
 from tests.unit.history.test_keeper import run, wait_for_record
-from trainmaster.api.resources import TRAIN_JOBS
+from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.client.contract import PatchType
-from trainmaster.history import rendering, series
+from trainmaster.history import rendering
 from trainmaster.history.archive import FILE, Archive
-from trainmaster.history.series import LIMIT, Point, choose_dropped, list_courses, read_point
+from trainmaster.history.curves import series
+from trainmaster.history.curves.series import LIMIT, Point, list_courses, read_point, thin
 
 pytestmark = pytest.mark.unit
 
@@ -31,30 +32,68 @@ def make_status(at: str = "2026-01-31T12:00:00Z", progress: int = 10, **metrics:
 
 
 def test_a_point_is_a_report_with_its_numbers() -> None:
-    point = read_point(make_status(loss="0.5", phase="warm-up", lr="nan", steps=7))
-    assert point == Point(1769860800, 10, None, {"loss": 0.5, "steps": 7.0})
+    point = read_point(make_status(loss="0.5", phase="warm-up", lr="nan", steps=7), 3)
+    assert point == Point(1769860800, 10, None, {"loss": 0.5, "lr": None, "steps": 7.0}, 3)
     assert read_point({"status": {}}) is None
     assert read_point({"status": {"trainerStatus": {"lastUpdatedTime": "never"}}}) is None
     crowd: dict[str, Any] = {f"m{number}": number for number in range(200)}
-    many = read_point(make_status(**crowd))
-    assert many is not None and len(many.metrics) == 32
+    many = read_point(make_status(**crowd, current_step=5))
+    assert many is not None and len(many.metrics) == 33 and many.metrics["current_step"] == 5.0
+
+
+def test_values_of_any_size_and_name_come_back_as_they_were() -> None:
+    values: dict[str, Any] = {"__proto__": "1e308", "huge": "-1e308", "inf": "inf", "<b>": "5e-324"}
+    status = make_status(**values)
+    point = read_point(status)
+    assert point is not None
+    assert point.metrics == {"__proto__": 1e308, "huge": -1e308, "inf": None, "<b>": 5e-324}
+    assert series.load(point.at, point.dump()) == point
+
+
+def test_points_of_earlier_versions_have_no_attempt() -> None:
+    assert series.load(7, b'[10,null,{"loss":0.5}]') == Point(7, 10, None, {"loss": 0.5}, 0)
 
 
 def test_a_series_with_room_keeps_everything() -> None:
-    assert choose_dropped(range(LIMIT)) == []
+    points = [Point(number) for number in range(LIMIT)]
+    assert thin(points) == points
 
 
 @pytest.mark.parametrize(
     "moments", [list(range(0, 5 * 600, 5)), [0, *range(1_000_000, 1_000_600)]], ids=["even", "gap"]
 )
 def test_a_full_series_is_thinned_evenly_and_keeps_its_ends(moments: list[int]) -> None:
-    gone = set(choose_dropped(moments))
-    kept = [moment for moment in moments if moment not in gone]
-    assert len(kept) <= LIMIT // 2 + 2
+    kept = [point.at for point in thin([Point(moment) for moment in moments])]
+    assert len(kept) <= LIMIT // 2 + 2 and kept == sorted(set(kept))
     assert (kept[0], kept[-1]) == (moments[0], moments[-1])
     widest = max(later - earlier for earlier, later in itertools.pairwise(kept))
-    step = (moments[-1] - moments[0]) / (LIMIT // 2)
+    step = (moments[-1] - moments[0]) / (LIMIT // 4)
     assert widest <= 2 * max(step, max(b - a for a, b in itertools.pairwise(moments)))
+
+
+def test_thinning_keeps_the_peaks_of_every_metric_and_the_order_of_steps() -> None:
+    points = [
+        Point(5 * number, metrics={"current_step": float(number), "loss": 1.0, "norm": 2.0}) for number in range(5000)
+    ]
+    points[1234].metrics["loss"] = 90.0
+    points[1235].metrics["loss"] = -90.0
+    points[3333].metrics["norm"] = 1e308
+    left = points
+    for count in (513, 1200, 3000, 5000):
+        left = thin([*thin(points[:count])]) if count < 5000 else thin(points)
+        assert len(left) <= LIMIT
+    losses = [value for point in left if (value := point.metrics["loss"]) is not None]
+    assert (max(losses), min(losses)) == (90.0, -90.0)
+    assert losses.index(90.0) < losses.index(-90.0)
+    assert max(point.metrics["norm"] or 0 for point in left) == 1e308
+    steps = [point.metrics["current_step"] or 0 for point in left]
+    assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 4999
+
+
+def test_thinning_tells_attempts_apart_unless_there_are_too_many() -> None:
+    points = [Point(number, attempt=number // 1000) for number in range(3000)]
+    assert [point.attempt for point in thin(points)] == [point.at // 1000 for point in thin(points)]
+    assert len(thin([Point(number, attempt=number) for number in range(3000)])) <= LIMIT
 
 
 def test_a_long_life_stays_bounded_and_the_last_word_is_there(tmp_path: Path) -> None:
@@ -112,7 +151,9 @@ def test_courses_and_words() -> None:
         "progressPercentage": 50,
         "estimatedRemainingSeconds": 5,
         "metrics": {"loss": 0.5, "accuracy": 0.9},
+        "attempt": 0,
     }
+    assert series.read_data(data) == points
 
 
 def test_reports_of_a_job_become_its_series_and_are_no_news_otherwise(tmp_path: Path) -> None:
@@ -149,3 +190,27 @@ def test_a_failed_job_says_who_failed_and_its_last_words_once() -> None:
     at = lines.index("Last words:")
     assert lines[at - 1] == "Why:        rank 1: ValueError: bad"
     assert lines[at + 1 : at + 3] == ["  step", "  ValueError:  [2Jbad"]
+
+
+def test_reports_belong_to_the_attempt_in_which_they_came(tmp_path: Path) -> None:
+    async def body(plant: Plant, archive: Archive) -> None:
+        await plant.apply((TRAIN_JOBS, make_trainjob()))
+        await asyncio.sleep(10)
+        uid = (await plant.client.get(TRAIN_JOBS, "first", "default"))["metadata"]["uid"]
+
+        async def report(second: int) -> None:
+            patch = make_status(f"2100-01-31T12:00:0{second}Z", second, loss=1.0)
+            await plant.client.patch(TRAIN_JOBS, "first", PatchType.MERGE, patch, "default", subresource="status")
+            await asyncio.sleep(3)
+
+        await report(1)
+        restarts = {"status": {"restarts": 1}}
+        await plant.client.patch(JOB_SETS, "first", PatchType.MERGE, restarts, "default", subresource="status")
+        # Nothing new is reported, although the job changes.
+        labels = {"metadata": {"labels": {"a": "b"}}}
+        await plant.client.patch(TRAIN_JOBS, "first", PatchType.MERGE, labels, "default")
+        await asyncio.sleep(3)
+        await report(2)
+        assert [(point.progress, point.attempt) for point in archive.list_points(uid)] == [(1, 0), (2, 1)]
+
+    run(tmp_path, body, seconds=500)

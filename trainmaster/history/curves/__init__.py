@@ -1,0 +1,1 @@
+"""What jobs reported and used over time: points, and which of them are kept."""
