@@ -37,6 +37,7 @@ _TYPES = {
     "signals.js": 'export * from "@preact/signals";\n',
     "signals-core.js": 'export * from "@preact/signals-core";\n',
     "htm.js": 'export { default } from "htm";\n',
+    "uplot.js": 'export { default } from "uplot";\n',
 }
 """What stands in place of the vendored files, which have no types themselves."""
 _OPTIONS = {

@@ -3,8 +3,9 @@
     python tools/ui_vendor.py            fetches them and writes vendor/, with licences, versions and SHA-256
     python tools/ui_vendor.py --check    only compares the files with the recorded SHA-256; needs no network
 
-The page is served as it is in the repository, so the files are ES modules whose imports are made relative. Nothing else
-is changed in them, apart from line breaks and the reference to a source map that is not shipped.
+The page is served as it is in the repository, so the files are ES modules whose imports are made relative; a script
+gets a line that exports what it defines. Nothing else is changed in them, apart from line breaks, the address in the
+first comment, and the reference to a source map that is not shipped.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Library:
     version: str
     files: tuple[tuple[str, str], ...]
     """(name in the package, name here)"""
+    defines: str = ""
+    """What it defines, if it is a script and no module."""
 
 
 LIBRARIES = (
@@ -37,10 +40,13 @@ LIBRARIES = (
     Library("@preact/signals-core", "1.14.5", (("dist/signals-core.mjs", "signals-core.js"),)),
     Library("@preact/signals", "2.11.4", (("dist/signals.mjs", "signals.js"),)),
     Library("htm", "3.1.1", (("dist/htm.mjs", "htm.js"),)),
+    # Its module is not minified, and twice as large.
+    Library("uplot", "1.6.32", (("dist/uPlot.iife.min.js", "uplot.js"), ("dist/uPlot.min.css", "uplot.css")), "uPlot"),
 )
 _PLACES = {"preact": "preact.js", "preact/hooks": "hooks.js", "@preact/signals-core": "signals-core.js"}
 _IMPORT = re.compile(r"""(from|import)(\s*)(["'])([^"'./][^"']*)\3""")
 _NEXT = re.compile(r""";(?=(?:import|export)[ {*"'])""")
+_BANNER = re.compile(r"\A/\*![^*]*\*/\s*")
 _SOURCE_MAP = re.compile(r"\n?//# sourceMappingURL=\S+\s*$")
 
 
@@ -55,13 +61,21 @@ def make_relative(source: str) -> str:
     return _NEXT.sub(";\n", _SOURCE_MAP.sub("\n", _IMPORT.sub(replace, source)))
 
 
+def prepare(source: str, name: str, defines: str) -> str:
+    """The file as it is served. `defines`: what a script defines."""
+    text = _BANNER.sub("", source)
+    if not name.endswith(".js"):
+        return text
+    return f"{text.rstrip()}\nexport default {defines};\n" if defines else make_relative(text)
+
+
 def fetch(library: Library, folder: Path) -> dict[str, str]:
     """Writes its files and its licence; returns their SHA-256 by name."""
     with tempfile.TemporaryDirectory() as work:
         command = ["npm", "pack", "--silent", f"{library.package}@{library.version}"]
         done = subprocess.run(command, cwd=work, check=True, stdout=subprocess.PIPE, text=True)
         with tarfile.open(Path(work) / done.stdout.strip().splitlines()[-1]) as archive:
-            texts = {here: make_relative(_read(archive, name)) for name, here in library.files}
+            texts = {here: prepare(_read(archive, name), here, library.defines) for name, here in library.files}
             stem = library.files[0][1].removesuffix(".js")
             texts[f"{stem}.LICENSE"] = _read(archive, "LICENSE")
     for name, text in texts.items():

@@ -50,6 +50,7 @@ PLACES = (
     Place("running", "", jobs.TALKER, ready=".line"),
     Place("search", "?find=step", jobs.TALKER, ready=".line"),
     Place("ranks", "?tab=ranks", jobs.TALKER, ready="tbody tr"),
+    Place("curves", "?tab=curves&smooth=0.6", jobs.TALKER, ready=".chart canvas"),
     Place("events", "?tab=events", jobs.TALKER, ready="tbody tr"),
     Place("failed", "", jobs.DOOMED, ready=".verdict"),
     Place("hostile", "", jobs.HOSTILE, ready=".line"),

@@ -300,3 +300,110 @@ def test_preferences_of_another_version_do_no_harm(run: Run) -> None:
     assert [one["theme"] for one in found] == ["system"] * 4
     assert [one["zone"] for one in found] == ["local"] * 3 + ["utc"]
     assert found[3]["hidden"] == []
+
+
+def test_smoothing_follows_values_and_knows_gaps_and_attempts(run: Run) -> None:
+    body = "return m.smooth(v.values, v.attempts, 0.5).map((one) => one === null ? null : Math.round(one * 100) / 100);"
+    value = {"values": [4, 4, None, 0, 8, 8], "attempts": [0, 0, 0, 0, 1, 1]}
+    assert run("lib/curves.js", body, value) == [4, 4, None, 1.71, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_log", "want"),
+    [
+        pytest.param([0.5, None, 2], False, [[0.5, None, 2], "0.5"], id="usual"),
+        pytest.param([1e308, -1e308], False, [[1, -1], "1e308"], id="huge"),
+        pytest.param([2e-9, 0], False, [[2, 0], "2e-9"], id="tiny"),
+        pytest.param([100, 0, -1, None], True, [[2, None, None, None], "100"], id="logarithms"),
+        pytest.param([1e308], True, [[308], "1e308"], id="logarithm of a huge one"),
+        pytest.param([0, 0], False, [[0, 0], "0"], id="nothing but 0"),
+    ],
+)
+def test_values_of_any_size_are_drawn(run: Run, values: list[float | None], is_log: bool, want: list[Any]) -> None:
+    body = """
+      const { values, name } = m.tame(v[0], v[1]);
+      const [from, to] = m.findRange([values]);
+      if (!(from < to) || !Number.isFinite(to - from)) throw new Error(`${from} ${to}`);
+      const round = (one) => one === null ? null : Math.round(one * 1e6) / 1e6;
+      return [values.map(round), name(values[0])];
+    """
+    assert run("lib/curves.js", body, [values, is_log]) == want
+
+
+def test_steps_that_go_back_are_a_line_of_the_next_attempt(run: Run) -> None:
+    body = """
+      const { xs, lines } = m.alignSteps(v.steps, v.attempts, v.values);
+      const name = (one) => one === undefined ? "-" : one;
+      return [xs, lines.map((line) => [...line].map(name)), m.listRestarts(v.steps, v.attempts)];
+    """
+    value = {"steps": [1, 2, 3, 2, 4, None], "attempts": [0, 0, 0, 1, 1, 1], "values": [9, 8, None, 7, 6, 5]}
+    want = [[1, 2, 3, 4], [[9, 8, None, "-"], ["-", 7, "-", 6]], [{"x": 2, "attempt": 1}]]
+    assert run("lib/curves.js", body, value) == want
+
+
+def test_what_is_reported_later_extends_the_curves(run: Run) -> None:
+    body = """
+      const series = (times, metrics) => ({ times, attempts: times.map(() => 0), steps: times, percents: times,
+        metrics: Object.entries(metrics).map(([name, values]) => ({ name, values })) });
+      const known = series([1, 2], { loss: [9, 8] });
+      const found = m.extendSeries(known, series([2, 3], { loss: [8, 7], ["__proto__"]: [5, 6] }));
+      return [found.times, found.metrics, m.extendSeries(known, series([2], { loss: [1] })) === known];
+    """
+    metrics = [{"name": "loss", "values": [9, 8, 7]}, {"name": "__proto__", "values": [None, None, 6]}]
+    assert run("lib/curves.js", body, None) == [[1, 2, 3], metrics, True]
+
+
+def test_usage_goes_on_with_what_is_measured_now(run: Run) -> None:
+    body = """
+      const rank = (worker, cpu, gpus = []) => ({ job: "node", worker, cpu, memory: 1024, gpus });
+      const gpu = { index: 0, id: "a", percent: 50, memory_mib: 2 };
+      const known = { job: "node", worker: 0, cpu: [1], memory: [2], gpu: [], gpu_memory: [] };
+      let usage = { times: [100], attempts: [0], ranks: [known] };
+      const same = m.extendUsage(usage, { at: 105, attempt: 0, now: [rank(0, 2)] }, "hour") === usage;
+      usage = m.extendUsage(usage, { at: 110, attempt: 1, now: [rank(0, 2), rank(1, 3, [gpu])] }, "hour");
+      const later = m.extendUsage(usage, { at: 3705, attempt: 1, now: [] }, "hour");
+      const show = (one) => [one.times, one.ranks.map((rank) => [rank.cpu, rank.gpu])];
+      return [same, show(usage), show(later)];
+    """
+    want = [
+        True,
+        [[100, 110], [[[1, 2], []], [[None, 3], [None, 50]]]],
+        [[110, 3705], [[[2, None], []], [[3, None], [50, None]]]],
+    ]
+    assert run("lib/usage.js", body, None) == want
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [(0, "0"), (0.04123, "0.04123"), (123456, "123500"), (1.5e20, "1.5e20"), (1e308, "1e308"), (2e-7, "2e-7")],
+)
+def test_numbers_have_four_digits(run: Run, value: float, want: str) -> None:
+    assert run("lib/quantity.js", "return m.formatValue(v);", value) == want
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [(0, "0 B"), (1536, "1.5 KiB"), (3 << 20, "3 MiB"), (1 << 40, "1 TiB"), (333 * 2**20 + 1, "333 MiB")],
+)
+def test_bytes_have_a_unit_that_suits_them(run: Run, value: int, want: str) -> None:
+    assert run("lib/quantity.js", "return m.formatBytes(v);", value) == want
+
+
+def test_a_day_begins_in_the_zone_of_the_person(run: Run) -> None:
+    body = 'return [m.findDay("2026-11-19", 0, "local"), m.findDay("2026-11-30", 1, "utc"), m.findDay("x", 0, "utc")];'
+    assert run("lib/time.js", body) == ["2026-11-18T15:00:00Z", "2026-12-01T00:00:00Z", None]
+
+
+def test_a_part_that_cannot_be_loaded_offers_to_load_the_page_again(run: Run) -> None:
+    body = """
+      const tree = document.querySelector("script[type=module]").src;
+      const { html, render } = await import(new URL("html.js", tree));
+      const box = document.body.appendChild(document.createElement("div"));
+      const Lost = m.lazy(() => Promise.reject(new TypeError("gone")));
+      const Found = m.lazy(async () => ({ text }) => html`<b>${text}</b>`);
+      render(html`<div><${Lost} /><${Found} text="here" /></div>`, box);
+      const find = (name) => box.querySelector(name)?.textContent;
+      while (!find("button") || !find("b")) await new Promise((done) => setTimeout(done, 10));
+      return [find("button"), find("b")];
+    """
+    assert run("lib/lazy.js", body) == ["Reload", "here"]

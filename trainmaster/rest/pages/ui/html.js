@@ -1,4 +1,4 @@
-// The one place that names the vendored libraries: everything else imports from here.
+// The one place that names the vendored libraries, but for uPlot, which few pages load (parts/chart.js).
 import { Fragment, h, render } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 

@@ -11,7 +11,7 @@ export function buildJobAddress(job, query = {}) {
 }
 
 /**
- * @param {"job" | "log"} subject
+ * @param {"job" | "log" | "usage"} subject
  * @param {{namespace: string, name: string, kind: string}} job
  */
 export function buildTopic(subject, job) {

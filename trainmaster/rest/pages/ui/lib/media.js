@@ -1,10 +1,16 @@
-// Whether the window is narrow, where tables show fewer columns.
+// What the browser says about the window and the person: whether it is narrow, where tables show fewer columns; and whether
+// the system is dark.
 import { signal } from "../html.js";
 
-const query = window.matchMedia("(max-width: 760px)");
+export const isNarrow = follow("(max-width: 760px)");
+export const prefersDark = follow("(prefers-color-scheme: dark)");
 
-export const isNarrow = signal(query.matches);
-
-query.addEventListener("change", () => {
-  isNarrow.value = query.matches;
-});
+/** @param {string} text */
+function follow(text) {
+  const query = window.matchMedia(text);
+  const found = signal(query.matches);
+  query.addEventListener("change", () => {
+    found.value = query.matches;
+  });
+  return found;
+}

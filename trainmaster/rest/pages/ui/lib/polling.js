@@ -1,5 +1,6 @@
 // What a stream would have sent, asked for once: for tabs that have no stream.
 import { ApiProblem, get } from "./api.js";
+import { now as clock } from "./time.js";
 
 /** @typedef {{event: string, data: Record<string, unknown>}} Asked */
 
@@ -18,6 +19,7 @@ export async function pollTopic(topic, query, signal) {
   try {
     if (subject === "jobs") return [await listJobs(query, signal)];
     if (subject === "job") return [await readJob(parts, signal)];
+    if (subject === "usage") return [await readUsage(parts, signal)];
     if (subject === "log") return [await readLog(parts, query, signal)];
     return [];
   } catch (error) {
@@ -67,4 +69,15 @@ async function readLog(parts, query, signal) {
   const wanted = { namespace, kind, worker: query.worker, attempt: query.attempt, at: "end", before: TAIL_LINES };
   const { lines } = await get(`jobs/${encodeURIComponent(name)}/logs/window`, wanted, signal);
   return { event: "snapshot", data: { lines } };
+}
+
+/**
+ * @param {string[]} parts
+ * @param {AbortSignal} signal
+ */
+async function readUsage(parts, signal) {
+  const { namespace, kind, name } = splitReference(parts);
+  const { now } = await get(`jobs/${encodeURIComponent(name)}/usage`, { namespace, kind, range: "now" }, signal);
+  const attempt = Math.max(0, ...now.map((/** @type {{attempt: number}} */ one) => one.attempt));
+  return { event: "usage", data: { at: Math.floor(clock.peek() / 1000), attempt, now } };
 }

@@ -1,4 +1,4 @@
-// Amounts as Kubernetes writes them: 500m, 2Gi, 100.
+// Amounts as Kubernetes writes them (500m, 2Gi, 100), and numbers as people read them.
 
 /** @type {Record<string, number>} */
 const UNITS = {
@@ -15,4 +15,26 @@ export function parseQuantity(text) {
   if (!found) return NaN;
   const unit = found[2] ?? "";
   return Number(found[1]) * (unit ? (UNITS[unit] ?? NaN) : 1);
+}
+
+/**
+ * Four digits: 0.0412, 1234, 1.5e+20.
+ * @param {number} value
+ */
+export function formatValue(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e6 || size < 1e-4) return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
+  return String(Number(value.toPrecision(4)));
+}
+
+/**
+ * Bytes in the unit that suits them: 312 MiB, 1.5 GiB.
+ * @param {number} bytes
+ */
+export function formatBytes(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  const value = bytes / 1024 ** power;
+  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toPrecision(3).replace(/\.?0+$/, "")} ${units[power]}`;
 }

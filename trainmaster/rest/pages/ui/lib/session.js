@@ -21,6 +21,9 @@ export const session = signal(NOBODY);
 /** Whether the page may change something. */
 export const isReadOnly = () => Boolean(session.value.me?.read_only || session.value.server?.read_only);
 
+/** @param {string} name whether the server can do it; an older one may not */
+export const hasAbility = (name) => Boolean(session.value.server?.abilities.includes(name));
+
 /** The namespace that is meant where a page needs one. */
 export function findOwnNamespace() {
   const { me, namespaces } = session.value;

@@ -81,3 +81,34 @@ export function formatClock(text) {
   const fraction = /\.(\d{1,3})/.exec(text)?.[1] ?? "";
   return `${clock.value.format(time)}.${fraction.padEnd(3, "0")}`;
 }
+
+/** @param {number} seconds since 1970 */
+export function formatMoment(seconds) {
+  return formatTime(new Date(seconds * 1000).toISOString());
+}
+
+/**
+ * A time on an axis: of the day, or the day if there are many.
+ * @param {number} seconds since 1970
+ * @param {number} span of the whole axis, in seconds
+ */
+export function formatTick(seconds, span) {
+  const text = whole.value.format(seconds * 1000);
+  if (span > 3 * 86_400) return text.slice(5, 10);
+  return span < 900 ? text.slice(11) : text.slice(11, 16);
+}
+
+/**
+ * When a day begins, or a later one.
+ * @param {string | null} day as a date field has it: 2026-11-19
+ * @param {number} later days
+ * @param {string} zoneWanted "utc", or that of the browser
+ * @returns {string | null} RFC 3339; null if it is no day
+ */
+export function findDay(day, later, zoneWanted) {
+  const found = /^(\d{4})-(\d\d)-(\d\d)$/.exec(day ?? "");
+  if (!found) return null;
+  const [year, month, date] = [Number(found[1]), Number(found[2]) - 1, Number(found[3]) + later];
+  const time = zoneWanted === "utc" ? Date.UTC(year, month, date) : new Date(year, month, date).getTime();
+  return Number.isFinite(time) ? `${new Date(time).toISOString().slice(0, 19)}Z` : null;
+}

@@ -4,12 +4,14 @@ import { t } from "../lib/i18n.js";
 import { buildJobAddress, buildTopic } from "../lib/job_address.js";
 import { getShownState } from "../lib/job_rows.js";
 import { countAttempts, JobState } from "../lib/job_state.js";
+import { lazy } from "../lib/lazy.js";
 import { LogLines } from "../lib/log_lines.js";
 import { TAIL_LINES } from "../lib/polling.js";
 import { changeQuery, navigate, route } from "../lib/router.js";
-import { isReadOnly } from "../lib/session.js";
+import { hasAbility, isReadOnly } from "../lib/session.js";
 import { useStream } from "../lib/stream.js";
 import { showProblem } from "../lib/toasts.js";
+import { UsageState } from "../lib/usage.js";
 import { isApplicable, VERBS } from "../lib/verbs.js";
 import { Empty, Given, Loading, Problem, State } from "../parts/basics.js";
 import { Events } from "../parts/events.js";
@@ -17,6 +19,7 @@ import { Explanation } from "../parts/explanation.js";
 import { Facts } from "../parts/job_facts.js";
 import { LogView } from "../parts/log_view.js";
 import { Ranks } from "../parts/ranks.js";
+import { RecordActions } from "../parts/record_actions.js";
 import { Verdict } from "../parts/verdict.js";
 import { VerbDialog } from "../parts/verb_dialog.js";
 
@@ -24,7 +27,10 @@ import { VerbDialog } from "../parts/verb_dialog.js";
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
 /** @typedef {{verb: import("../lib/verbs.js").Verb, job: JobDetail}} Asked what somebody wants to do to the job */
 
-const TABS = ["logs", "ranks", "events"];
+const TABS = ["logs", "ranks", "curves", "events"];
+/** The tabs that show what the ranks use now. */
+const USING = ["ranks", "curves"];
+const Curves = lazy(() => import("../parts/curves.js").then((module) => module.loadCurves()));
 
 export function JobPage() {
   const [asked, setAsked] = useState(/** @type {Asked | null} */ (null));
@@ -40,11 +46,12 @@ function Job({ onAsk }) {
   const kind = query.get("kind") ?? "";
   const job = useMemo(() => new JobState(namespace, uid), []);
   const lines = useMemo(() => new LogLines(), []);
+  const usage = useMemo(() => new UsageState(), []);
   const tab = TABS.includes(query.get("tab") ?? "") ? (query.get("tab") ?? "") : "logs";
   const live = job.live.value;
   const record = job.record.value;
   const data = live ?? record;
-  const source = useJobStream(job, lines, { namespace, name, kind }, tab);
+  const source = useJobStream(job, lines, usage, { namespace, name, kind }, tab);
   useEffect(() => {
     document.title = `${name} · Trainmaster`;
   });
@@ -61,20 +68,22 @@ function Job({ onAsk }) {
     <${Facts} data=${data} live=${live} record=${record} />
     <${Tabs} tab=${tab} ranks=${data.workers.length} events=${job.events.value.length} />
     ${tab === "logs" ? html`<${Logs} lines=${lines} source=${source} data=${data} record=${record} attempts=${attempts} />` : null}
-    ${tab === "ranks" ? html`<${Ranks} workers=${data.workers} />` : null}
+    ${tab === "ranks" ? html`<${Ranks} data=${data} live=${live} record=${record} kind=${kind} usage=${usage} />` : null}
+    ${tab === "curves" ? html`<${Curves} data=${data} live=${live} record=${record} kind=${kind} usage=${usage} />` : null}
     ${tab === "events" ? html`<${Events} events=${job.events.value} />` : null}
   `;
 }
 
 /**
- * One stream for the job and, while they are shown, its logs.
+ * One stream for the job and, while they are shown, its logs or what it uses.
  * @param {JobState} job
  * @param {LogLines} lines
+ * @param {UsageState} usage
  * @param {{namespace: string, name: string, kind: string}} reference
  * @param {string} tab
  * @returns {import("../lib/log_lines.js").Source} where all lines are
  */
-function useJobStream(job, lines, reference, tab) {
+function useJobStream(job, lines, usage, reference, tab) {
   const { query } = route.value;
   const rank = query.get("rank") ?? "";
   const attempt = query.get("attempt") ?? "";
@@ -82,7 +91,9 @@ function useJobStream(job, lines, reference, tab) {
   const isGone = job.isGone.value;
   const jobTopic = buildTopic("job", reference);
   const logTopic = buildTopic("log", reference);
-  const topics = isGone ? [] : [jobTopic, ...(tab === "logs" && !isPast ? [logTopic] : [])];
+  const usageTopic = buildTopic("usage", reference);
+  const isMeasured = USING.includes(tab) && !job.live.value?.completed_at && hasAbility("usage");
+  const topics = isGone ? [] : [jobTopic, ...(tab === "logs" && !isPast ? [logTopic] : []), ...(isMeasured ? [usageTopic] : [])];
   const logQuery = { worker: rank, attempt, tail_lines: TAIL_LINES };
   // What the lines are; those that came live need not be read again when the job is gone.
   const shown = `${rank} ${attempt}`;
@@ -97,6 +108,7 @@ function useJobStream(job, lines, reference, tab) {
     },
     onEvent: (event, data) => {
       if (data.topic === jobTopic) job.take(event, data);
+      else if (data.topic === usageTopic) usage.take(event, data);
       else lines.take(event, data);
     },
   });
@@ -128,7 +140,7 @@ function Head({ data, live, onAsk }) {
       <${State} state=${live ? getShownState(live) : data.state} />
       ${live ? null : html`<span class="badge">${t("job.record")}</span>`}
     </div>
-    ${live && !isReadOnly() ? html`<${Actions} job=${live} onAsk=${onAsk} />` : null}
+    ${isReadOnly() ? null : live ? html`<${Actions} job=${live} onAsk=${onAsk} />` : html`<${RecordActions} record=${data} />`}
   </div>`;
 }
 

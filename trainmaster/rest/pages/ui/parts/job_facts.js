@@ -11,29 +11,36 @@ import { Copy, Given, Progress, Span, Time } from "./basics.js";
 export function Facts({ data, live, record }) {
   return html`
     ${live?.progress ? html`<${Reported} progress=${live.progress} isOver=${Boolean(live.completed_at)} />` : null}
+    ${record && Object.keys(record.metrics).length ? html`<${Reported} progress=${{ percent: null, eta_seconds: null, metrics: record.metrics }} isOver=${true} />` : null}
     <dl class="facts">
       <${Fact} name="duration"><${Span} from=${data.created_at} to=${data.completed_at ?? record?.deleted_at} /><//>
       <${Fact} name="created"><${Time} time=${data.created_at} /><//>
       ${data.completed_at ? html`<${Fact} name="ended"><${Time} time=${data.completed_at} /><//>` : null}
       ${record?.deleted_at ? html`<${Fact} name="deleted"><${Time} time=${record.deleted_at} /><//>` : null}
       ${record?.deleted_by ? html`<${Fact} name="deleted_by"><${Given} text=${record.deleted_by} /><//>` : null}
+      ${data.nodes === null ? null : html`<${Fact} name="nodes">${data.nodes}<//>`}
+      ${data.user ? html`<${Fact} name="user"><${Given} text=${data.user} /><//>` : null}
       ${live ? html`<${LiveFacts} job=${live} />` : null}
       ${data.runtime ? html`<${Fact} name="runtime"><${Given} text=${data.runtime} /><//>` : null}
+      <${Labels} labels=${data.labels} />
       <${Fact} name="uid"><code class="uid">${data.uid}</code><${Copy} text=${data.uid} /><//>
     </dl>`;
 }
 
 /** @param {{job: JobDetail}} props */
 function LiveFacts({ job }) {
-  const labels = Object.entries(job.labels);
   return html`
-    ${job.nodes === null ? null : html`<${Fact} name="nodes">${job.nodes}<//>`}
     <${Fact} name="restarts">${job.restarts}${job.max_restarts === null ? null : html` <span class="quiet">${t("fact.of", { n: job.max_restarts })}</span>`}<//>
-    ${job.user ? html`<${Fact} name="user"><${Given} text=${job.user} /><//>` : null}
     ${job.framework ? html`<${Fact} name="framework"><${Given} text=${job.framework} /><//>` : null}
     ${job.deadline ? html`<${Fact} name="deadline"><${Term} term=${job.deadline} /><//>` : null}
-    ${job.retention ? html`<${Fact} name="retention"><${Term} term=${job.retention} /><//>` : null}
-    ${labels.length ? html`<${Fact} name="labels">${labels.map(([name, value]) => html`<a key=${name} class="tag" href=${`#/jobs?label=${encodeURIComponent(`${name}=${value}`)}`}><${Given} text=${`${name}=${value}`} /></a>`)}<//>` : null}`;
+    ${job.retention ? html`<${Fact} name="retention"><${Term} term=${job.retention} /><//>` : null}`;
+}
+
+/** @param {{labels: Record<string, string>}} props */
+function Labels({ labels }) {
+  const pairs = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
+  if (!pairs.length) return null;
+  return html`<${Fact} name="labels">${pairs.map((pair) => html`<a key=${pair} class="tag" href=${`#/jobs?label=${encodeURIComponent(pair)}`}><${Given} text=${pair} /></a>`)}<//>`;
 }
 
 /** @param {{name: string, children?: unknown}} props */
@@ -46,7 +53,7 @@ function Term({ term }) {
   return html`<span title=${term.source}>${formatSpan(term.seconds)}</span>`;
 }
 
-/** @param {{progress: import("../api.js").Progress, isOver: boolean}} props */
+/** @param {{progress: Omit<import("../api.js").Progress, "updated_at">, isOver: boolean}} props */
 function Reported({ progress, isOver }) {
   const metrics = Object.entries(progress.metrics);
   return html`<section class="reported" aria-label=${t("column.progress")}>
