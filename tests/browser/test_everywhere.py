@@ -38,6 +38,15 @@ def open_dialog(page: Page) -> None:
     page.locator(".actions button").last.click()
 
 
+def open_hits(page: Page) -> None:
+    page.locator(".log-search > button").last.click()
+    page.locator(".log-hits li").first.wait_for()
+
+
+def open_ways(page: Page) -> None:
+    page.locator(".log-tools .menu > button").click()
+
+
 def select_row(page: Page) -> None:
     page.locator("td.box input").first.check()
 
@@ -49,6 +58,8 @@ PLACES = (
     Place("no job", "#/jobs?q=nothing-like-this", ready=".empty"),
     Place("running", "", jobs.TALKER, ready=".line"),
     Place("search", "?find=step", jobs.TALKER, ready=".line"),
+    Place("hits", "?find=step", jobs.TALKER, act=open_hits, ready=".line"),
+    Place("ways", "", jobs.TALKER, act=open_ways, ready=".line"),
     Place("ranks", "?tab=ranks", jobs.TALKER, ready="tbody tr"),
     Place("curves", "?tab=curves&smooth=0.6", jobs.TALKER, ready=".chart canvas"),
     Place("events", "?tab=events", jobs.TALKER, ready="tbody tr"),

@@ -52,7 +52,7 @@ function Places({ lines, top, onGo }) {
     <div class="row"><button type="button" onClick=${() => onGo("start")}>${t("log.go.start")}</button><button type="button" onClick=${() => onGo("end")}>${t("log.go.end")}</button></div>
     <label>${t("log.go.share")}
       <input type="range" min="0" max="100" step="0.1" value=${share} onChange=${(/** @type {any} */ event) => onGo(`${event.target.value}%`)} /></label>
-    <form class="row" onSubmit=${goToTime}>
+    <form class="row log-when" onSubmit=${goToTime}>
       <label>${t("log.go.time", { zone: zoneName.value })} <input type="datetime-local" step="1" value=${time} onInput=${(/** @type {any} */ event) => setTime(event.target.value)} /></label>
       <button disabled=${!fromField(time)}>${t("log.go.submit")}</button>
     </form>
