@@ -254,6 +254,9 @@ OUTSIDE = {
     "pods/proxy": "Refused; use port-forward instead.",
     "pods/log with `uid`": "Not found if the Pod has another uid, so that a reader does not get the log of its "
     "successor. Upstream ignores the parameter.",
+    "Times of long lines in pods/log": "A line of more than 16 KiB has the time of its last part. So times never go "
+    "back, and `sinceTime` returns it whole or not at all. A kubelet gives it the time of its first part, and after "
+    "`sinceTime` returns the rest of it. Tested by `tests/unit/node/logs/test_entries.py`.",
 }
 """Differences at the edge of the API that the Client protocol cannot ask for."""
 
