@@ -330,6 +330,15 @@ def test_values_of_any_size_are_drawn(run: Run, values: list[float | None], is_l
     assert run("lib/curves.js", body, [values, is_log]) == want
 
 
+def test_a_logarithmic_axis_has_a_few_round_lines(run: Run) -> None:
+    body = "return v.map(([from, to]) => m.listPowers(from, to).map((power) => Number((10 ** power).toPrecision(3))));"
+    found = run("lib/curves.js", body, [[0, 1], [-2.2, 0.1], [0, 12], [0.1, 0.2]])
+    assert found[0] == [1, 2, 5, 10]
+    assert found[1] == [0.01, 0.03, 0.1, 0.3, 1]
+    assert found[2] == [1, 100, 1e4, 1e6, 1e8, 1e10, 1e12]
+    assert len(found[3]) == 4
+
+
 def test_steps_that_go_back_are_a_line_of_the_next_attempt(run: Run) -> None:
     body = """
       const { xs, lines } = m.alignSteps(v.steps, v.attempts, v.values);

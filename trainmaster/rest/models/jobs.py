@@ -148,7 +148,9 @@ class JobDetail(JobSummary):
 
 class JobAttempt(BaseModel):
     attempt: int = Field(description="From 0 on.")
-    began_at: str | None = Field(description="When its first worker started, or printed something; null: unknown.")
+    began_at: str | None = Field(
+        description="When its first worker started, or printed or reported something; null: unknown."
+    )
     ended_at: str | None = Field(description="null: it goes on, or unknown.")
     workers: list[WorkerState] = Field(description="`Gone` in `state`: nothing but its log is left.")
     verdict: Verdict | None = Field(description="Why it failed; kept of the newest failure.")

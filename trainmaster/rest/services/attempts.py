@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from trainmaster.api.meta import Object
 from trainmaster.api.training.reports import STEP
@@ -18,6 +19,7 @@ from trainmaster.jobs.logs.contract import Kept, KeptLog
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.kit.clock import format_time
 from trainmaster.rest.models.jobs import JobAttempt
 from trainmaster.rest.services.job_views import build_verdict, build_worker
 
@@ -31,16 +33,20 @@ async def list_attempts(job: TrainingJob, pods: Sequence[Pod], jobsets: Iterable
 
 
 def build_attempts(attempts: Sequence[Object], points: Sequence[Point]) -> list[JobAttempt]:
-    """With the steps that were reported, from which is seen where an attempt went on."""
+    """With the steps that were reported, from which is seen where an attempt went on. The first report also tells when
+    it began: Pods of earlier attempts are gone, and many programs print nothing for long."""
     steps: defaultdict[int, list[float]] = defaultdict(list)
+    reported: dict[int, str] = {}
     for point in points:
+        reported.setdefault(point.attempt, format_time(datetime.fromtimestamp(point.at, UTC)))
         if (step := point.metrics.get(STEP)) is not None:
             steps[point.attempt].append(step)
     found = []
     for one in attempts:
         own = steps[one["attempt"]]
         first, last = (own[0], own[-1]) if own else (None, None)
-        found.append(JobAttempt(**one, first_step=first, last_step=last))
+        begin = min(filter(None, (one["began_at"], reported.get(one["attempt"]))), default=None)
+        found.append(JobAttempt(**{**one, "began_at": begin}, first_step=first, last_step=last))
     return found
 
 

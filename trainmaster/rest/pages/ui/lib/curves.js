@@ -114,6 +114,24 @@ export function findRange(lines, least) {
 }
 
 /**
+ * Where the lines of a logarithmic axis are: at 1, 2 and 5 of each power of ten, or, if these are many, at some powers.
+ * @param {number} from
+ * @param {number} to both as powers of ten
+ * @returns {number[]}
+ */
+export function listPowers(from, to) {
+  const span = to - from;
+  if (span < 0.5) return Array.from({ length: 4 }, (_, index) => from + (span * (index + 0.5)) / 4);
+  const parts = span > 3 ? [1] : span > 1.5 ? [1, 3] : [1, 2, 5];
+  const step = Math.max(1, Math.ceil(span / 6));
+  const found = [];
+  for (let power = Math.floor(from / step) * step; power <= to; power += step) {
+    for (const part of parts) found.push(power + Math.log10(part));
+  }
+  return found.filter((power) => power >= from && power <= to);
+}
+
+/**
  * One curve over its steps. Steps go back when a job continues from a checkpoint, so each attempt is a line of its own.
  * @param {Values} steps
  * @param {number[]} attempts

@@ -17,6 +17,8 @@ import { RecordActions } from "../parts/record_actions.js";
 
 const PAGE = 100;
 const MOST_METRICS = 3;
+/** How far a job came is no result. */
+const COUNTERS = ["current_step", "total_steps"];
 /** The filters that are texts. */
 const WORDS = ["q", "user", "runtime"];
 const FILTERS = [...WORDS, "name", "state", "ns", "since", "until", "deleted"];
@@ -131,7 +133,7 @@ function Records({ first, wanted, onChange }) {
 /** @param {{record: RecordSummary, hasSpaces: boolean, onChange: () => void}} props */
 function Record({ record, hasSpaces, onChange }) {
   const labels = Object.entries(record.labels).filter(([name]) => !name.startsWith(OURS));
-  const metrics = Object.entries(record.metrics).slice(0, MOST_METRICS);
+  const metrics = Object.entries(record.metrics).filter(([name]) => !COUNTERS.includes(name)).slice(0, MOST_METRICS);
   return html`<tr>
     <td><${State} state=${record.state} /></td>
     <td class="text">${hasSpaces ? html`<span class="quiet">${record.namespace}/</span>` : null}<a class="name" href=${buildJobAddress(record)}><${Given} text=${record.name} /></a>${record.kind === "TrainJob" ? null : html` <span class="quiet">${record.kind}</span>`}

@@ -1,5 +1,6 @@
 // One chart, drawn by uPlot, which is loaded with the first of them. The page's theme gives the colours.
 import { html, useEffect, useRef } from "../html.js";
+import { listPowers } from "../lib/curves.js";
 import { prefersDark } from "../lib/media.js";
 import { preferences } from "../lib/preferences.js";
 import uPlot from "../vendor/uplot.js";
@@ -23,12 +24,14 @@ import uPlot from "../vendor/uplot.js";
  * @property {(x: number, span: number) => string} nameX
  * @property {(y: number) => string} nameY
  * @property {boolean} [isLog] the values are powers of ten
+ * @property {boolean} [isBytes]
  * @property {import("../lib/curves.js").Restart[]} marks
  * @property {(index: number | null) => void} onPoint where the pointer is
  */
 
 const HEIGHT = 156;
-const TENS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200];
+/** Steps of an axis of bytes. */
+const TWOS = Array.from({ length: 60 }, (_, index) => 2 ** index);
 
 /** The sheet of uPlot is ready. */
 export const styled = new Promise((done) => {
@@ -51,6 +54,7 @@ export function Chart(props) {
     prefersDark.value,
     props.isTime,
     props.isLog,
+    props.isBytes,
     props.lines.map(({ colour, alpha, width, dash, spansGaps }) => [colour, alpha, width, dash, spansGaps]),
   ]);
   useEffect(() => {
@@ -85,7 +89,7 @@ function readData({ xs, lines }) {
  * @param {{current: ChartProps}} latest
  */
 function build(element, latest) {
-  const { isTime, isLog, lines } = latest.current;
+  const { isTime, isLog, isBytes, lines } = latest.current;
   const [soft, rule, strong] = readColours(element, ["--soft", "--line", "--strong-line"]);
   const colours = readColours(element, lines.map((line) => line.colour));
   const axis = { stroke: soft ?? "", font: "11px system-ui, sans-serif", grid: { stroke: rule ?? "", width: 1 }, ticks: { show: false } };
@@ -102,7 +106,14 @@ function build(element, latest) {
     },
     axes: [
       { ...axis, size: 26, space: 64, values: (self, splits) => nameSplits(self, splits, latest.current.nameX) },
-      { ...axis, size: 54, space: 28, ...(isLog ? { incrs: TENS } : {}), values: (_, splits) => splits.map((y) => latest.current.nameY(y)) },
+      {
+        ...axis,
+        size: (_, values) => Math.max(38, 12 + 6.2 * Math.max(0, ...(values ?? []).map((text) => text.length))),
+        space: 28,
+        ...(isLog ? { splits: (/** @type {uPlot} */ _, /** @type {number} */ __, /** @type {number} */ from, /** @type {number} */ to) => listPowers(from, to) } : {}),
+        ...(isBytes ? { incrs: TWOS } : {}),
+        values: (_, splits) => splits.map((y) => latest.current.nameY(y)),
+      },
     ],
     series: [
       {},

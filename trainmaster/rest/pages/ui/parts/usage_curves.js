@@ -54,7 +54,7 @@ function MeasureCard({ measure, usage }) {
   const values = lines.map((line) => line.values);
   return html`<article class="card">
     <header><h3>${t(`usage.${measure}`)}</h3><span class="read">${at === null ? "" : formatMoment(usage.times[at] ?? 0)}</span></header>
-    <${Chart} label=${label} xs=${usage.times} isTime=${true} lines=${lines} range=${findRange(values, 0)} nameX=${formatTick} nameY=${name}
+    <${Chart} label=${label} xs=${usage.times} isTime=${true} lines=${lines} range=${findRange(values, 0)} nameX=${formatTick} nameY=${name} isBytes=${name === formatBytes}
       marks=${listRestarts(usage.times, usage.attempts)} onPoint=${setAt} />
     <ul class="legend">${names.map((one, number) => html`<li key=${one}><span class=${`swatch curve-${number % MOST_LINES}`}></span>${one} <b>${nameValue(shown[number] ?? null, name)}</b></li>`)}</ul>
     <${Values} name=${t(`usage.${measure}`)} times=${usage.times} names=${names} lines=${lines} nameY=${name} />
