@@ -24,7 +24,6 @@ from trainmaster.cli.commands.submit import explain_refusal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobpage import JobDetails, build_page, describe_pod
 from trainmaster.cli.jobs import add_names, build_row
-from trainmaster.cli.manifests.ordering import Manifest
 from trainmaster.cli.servers.flags import apply_kind
 from trainmaster.cli.spans import show_span
 from trainmaster.cli.waiting import read_goal
@@ -32,6 +31,7 @@ from trainmaster.jobs.logs.contract import Line, LogMark
 from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.submission.ordering import Manifest
 from trainmaster.testing.cluster import running_cluster
 from trainmaster.testing.virtual import run_virtual
 

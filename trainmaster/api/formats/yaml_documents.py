@@ -56,13 +56,53 @@ def parse(body: bytes, depth: int, most_values: int = MOST_VALUES) -> Any:
         raise YamlRefused(f"yaml: byte {error.start} is not UTF-8") from None
     if len(_TAG_LINE.findall(body)) > _MOST_TAG_LINES:
         raise YamlRefused("yaml: directives (lines that begin with %) are not supported")
-    loader: Any = getattr(yaml, "CSafeLoader", None)
-    if loader is None:
-        loader, most_values = yaml.SafeLoader, most_values // _SLOW_SHARE
+    loader, most_values = _choose_loader(most_values)
     try:
         return _build(yaml.parse(body, Loader=loader), depth, most_values)
     except yaml.YAMLError as error:
         raise YamlRefused(_describe(error)) from None
+
+
+def _choose_loader(most_values: int) -> tuple[Any, int]:
+    """The quicker of those that there are, and how many values it reads in the same time."""
+    import yaml  # noqa: PLC0415 - see above
+
+    loader: Any = getattr(yaml, "CSafeLoader", None)
+    return (yaml.SafeLoader, most_values // _SLOW_SHARE) if loader is None else (loader, most_values)
+
+
+def find_excess(body: bytes, depth: int, most_values: int = MOST_VALUES) -> tuple[str, int, int] | None:
+    """What makes a text of any number of documents unsafe to compose, with its line and column; None if nothing does.
+    Errors of syntax are left to whoever composes it, who gets no further than this."""
+    import yaml  # noqa: PLC0415 - see above
+
+    if len(_TAG_LINE.findall(body)) > _MOST_TAG_LINES:
+        return "directives (lines that begin with %) are not supported", 1, 1
+    loader, most_values = _choose_loader(most_values)
+    level = values = 0
+    try:
+        event: Any
+        for event in yaml.parse(body, Loader=loader):
+            why = ""
+            if isinstance(event, yaml.CollectionStartEvent):
+                level, values = level + 1, values + 1
+                why = "" if event.tag in _PLAIN_TAGS else "tags are not supported"
+            elif isinstance(event, yaml.CollectionEndEvent):
+                level -= 1
+            elif isinstance(event, yaml.ScalarEvent):
+                values += 1
+                why = "" if event.tag in (None, *_TEXT_TAGS) else "tags are not supported; quote what is text"
+            elif isinstance(event, yaml.AliasEvent):
+                why = "aliases (*) are not supported: write out what they stand for"
+            if level > depth:
+                why = f"more than {depth} levels of lists and mappings"
+            elif values > most_values:
+                why = f"more than {most_values} values"
+            if why:
+                return why, event.start_mark.line + 1, event.start_mark.column + 1
+    except yaml.YAMLError:
+        return None
+    return None
 
 
 def _describe(error: Any) -> str:

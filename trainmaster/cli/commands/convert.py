@@ -21,16 +21,16 @@ from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.v1jobs.frameworks import BY_KIND
 from trainmaster.api.v1jobs.validation import admit
+from trainmaster.app.checking.rehearsal import Rehearsal, open_rehearsal
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
-from trainmaster.cli.manifests.documents import add_files
-from trainmaster.cli.manifests.ordering import Manifest, read_manifests
-from trainmaster.cli.manifests.rehearsal import Rehearsal, open_rehearsal
+from trainmaster.cli.manifests.files import add_files, read_manifests
 from trainmaster.cli.output import print_data
 from trainmaster.controllers.v1jobs.pods import build_pod
 from trainmaster.jobs.conversion.convert import Conversion, convert
 from trainmaster.jobs.conversion.roles import find_main
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
+from trainmaster.jobs.submission.ordering import Manifest
 from trainmaster.kit.clock import SystemClock
 
 _MODELS = {model.framework.kind: model for model in MODELS}

@@ -15,24 +15,22 @@ Exit codes: 0 success (with --wait: all are complete), 1 refused (with --wait: o
 from __future__ import annotations
 
 import argparse
-import re
 
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.status import AlreadyExists, Conflict, NotFound, StatusError
+from trainmaster.api.status import StatusError
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.manifests.collections import get_resource
-from trainmaster.cli.manifests.documents import add_files
-from trainmaster.cli.manifests.ordering import Manifest, ManifestError, read_manifests
+from trainmaster.cli.manifests.files import add_files, read_manifests
 from trainmaster.cli.output import name_object, print_data
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.cli.waiting import COMPLETE, add_timeout, read_timeout, wait_for
-from trainmaster.client.contract import Client, PatchType, WriteOptions
+from trainmaster.client.contract import Client
 from trainmaster.jobs.kinds import TRAINING_KINDS
+from trainmaster.jobs.submission.ordering import Manifest, ManifestError
+from trainmaster.jobs.submission.sending import DEPENDENT, describe_refusal, is_dependent, send_object
 
 MANAGER = "trainmaster-submit"
-_WEBHOOK = re.compile(r'^admission webhook "[^"]*" denied the request: ')
-"""The prefix of a webhook's refusal, which is left out of our message."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,10 +83,12 @@ async def _send(
         gvr, namespaced = await get_resource(client, document)
         namespace = document.namespace if namespaced else ""
         try:
-            obj, verb = await _send_one(client, gvr, document.obj, namespace, dry_run=options.dry_run)
+            obj, verb = await send_object(
+                client, gvr, document.obj, namespace, manager=MANAGER, dry_run=options.dry_run
+            )
         except StatusError as error:
-            if options.dry_run and _waits_for(error, planned):
-                obj, verb = document.obj, "not checked: it needs an object of this submission"
+            if options.dry_run and is_dependent(error, planned):
+                obj, verb = document.obj, DEPENDENT
             else:
                 raise explain_refusal(document, error, written) from None
         planned.add(document.obj["metadata"].get("name", ""))
@@ -97,27 +97,6 @@ async def _send(
             written.append(name_object(gvr, obj["metadata"]["name"]))
         _tell(context, options, gvr, obj, verb)
     return made
-
-
-def _waits_for(error: StatusError, planned: set[str]) -> bool:
-    """Whether an error of a dry run is expected, because the object refers to another object of the same submission."""
-    return any(name and f'"{name}"' in error.message and "not found" in error.message for name in planned)
-
-
-async def _send_one(client: Client, gvr: GVR, obj: Object, namespace: str, *, dry_run: bool) -> tuple[Object, str]:
-    """The stored object, and what was done ("created", for example)."""
-    options = WriteOptions(dry_run=dry_run, field_manager=MANAGER, field_validation="Strict")
-    if obj["kind"] in TRAINING_KINDS or not obj["metadata"].get("name"):
-        return await client.create(gvr, obj, namespace, options=options), "created"
-    name = obj["metadata"]["name"]
-    try:
-        before = (await client.get(gvr, name, namespace))["metadata"].get("resourceVersion")
-    except NotFound:
-        before = None
-    stored = await client.patch(gvr, name, PatchType.APPLY, obj, namespace, options=options)
-    if before is None:
-        return stored, "created"
-    return stored, "unchanged" if stored["metadata"].get("resourceVersion") == before else "changed"
 
 
 def _tell(context: CommandContext, options: argparse.Namespace, gvr: GVR, obj: Object, verb: str) -> None:
@@ -135,17 +114,14 @@ def _tell(context: CommandContext, options: argparse.Namespace, gvr: GVR, obj: O
 def explain_refusal(document: Manifest, error: StatusError, written: list[str]) -> exits.Failure:
     """A Failure with the place in the file, the problem of each field, and what was already created."""
     name = document.obj["metadata"].get("name") or document.obj["metadata"].get("generateName", "")
-    lines = [f'{document.place}: {document.obj["kind"]} "{name}" was refused']
-    if error.causes and error.code == 422:
-        lines += [f"  {cause.get('field') or '(object)'}: {cause.get('message', '')}" for cause in error.causes]
-    else:
-        lines[0] += f": {terminal.clean(_WEBHOOK.sub('', error.message))}"
-        if "untimeRef" in error.message and "not found" in error.message:
-            lines.append("  `trainmaster runtimes` lists those that exist")
-    if isinstance(error, AlreadyExists):
+    refusal = describe_refusal(error)
+    summary = f": {terminal.clean(refusal.summary)}" if refusal.summary else ""
+    lines = [f'{document.place}: {document.obj["kind"]} "{name}" was refused{summary}']
+    lines += [f"  {path}: {message}" for path, message in refusal.fields]
+    if refusal.exists:
         lines.append(f"  delete it first (`trainmaster delete {name}`), or submit under another name")
-    elif isinstance(error, Conflict):
-        lines.append("  somebody else set these fields: `kubectl apply` decides whose they are")
+    elif refusal.hint:
+        lines.append(f"  {refusal.hint}")
     if written:
         lines.append(f"  written before it: {', '.join(written)}")
     return exits.Failure("\n".join(lines))

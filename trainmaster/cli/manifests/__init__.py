@@ -1,1 +1,1 @@
-"""Manifests from files: parsed, validated, sorted, and tried on a server in memory."""
+"""Manifests of the command line: from files, for a server or for none."""

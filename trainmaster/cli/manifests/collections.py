@@ -7,41 +7,21 @@ from __future__ import annotations
 
 import json
 
-from trainmaster.api import resources
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.manifests.ordering import Manifest
 from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient
-from trainmaster.jobs.kinds import TRAINING_KINDS
-
-_NAMESPACED = {
-    **{kind: model.gvr for kind, model in TRAINING_KINDS.items()},
-    "TrainingRuntime": resources.TRAINING_RUNTIMES,
-    "JobSet": resources.JOB_SETS,
-    "Job": resources.JOBS,
-    "Pod": resources.PODS,
-    "Service": resources.SERVICES,
-    "ServiceAccount": resources.SERVICE_ACCOUNTS,
-    "ConfigMap": resources.CONFIG_MAPS,
-    "Secret": resources.SECRETS,
-    "PersistentVolumeClaim": resources.PERSISTENT_VOLUME_CLAIMS,
-}
-_CLUSTER_WIDE = {
-    "ClusterTrainingRuntime": resources.CLUSTER_TRAINING_RUNTIMES,
-    "Namespace": resources.NAMESPACES,
-    "PersistentVolume": resources.PERSISTENT_VOLUMES,
-}
+from trainmaster.jobs.submission.ordering import Manifest
+from trainmaster.jobs.submission.sending import find_collection
 
 
 async def get_resource(client: Client, document: Manifest) -> tuple[GVR, bool]:
     """(collection, whether it is namespaced); Failure if the server does not serve the kind."""
     version, kind = document.obj["apiVersion"], document.obj["kind"]
-    for table, namespaced in ((_NAMESPACED, True), (_CLUSTER_WIDE, False)):
-        gvr = table.get(kind)
-        if gvr is not None and gvr.api_version == version:
-            return gvr, namespaced
+    known = find_collection(version, kind)
+    if known is not None:
+        return known
     group, _, short = version.rpartition("/")
     if isinstance(client, HttpClient):
         for entry in await _discover(client, group, short):

@@ -8,35 +8,20 @@ the settings of the home would describe it.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 
-from trainmaster.api.meta import Object
 from trainmaster.api.pods.requests import CPU, GPU, read_amounts
 from trainmaster.api.resources import NODES
+from trainmaster.app.checking.comparing import ComparedMachine, compare_with_server, join_overcommit
 from trainmaster.app.home.folder import HomeError
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.servers.connection import call, get_server, is_cluster
 from trainmaster.client.contract import Client
 from trainmaster.client.listed import ListedView
-from trainmaster.controllers.explain.forecast import StartForecast, forecast
 from trainmaster.controllers.explain.gathering import collect
-from trainmaster.controllers.scheduler.reconciler import NODE
-from trainmaster.controllers.scheduler.sentences import describe_overcommit, name_amount
+from trainmaster.controllers.scheduler.sentences import name_amount
 from trainmaster.jobs.models.nodes import Node
 from trainmaster.kit.clock import SystemClock
-from trainmaster.kit.timeline import Now
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedMachine:
-    view: ListedView
-    name: str
-    """What was asked, as a sentence for users."""
-    is_server: bool
-
-    def predict(self, workload: Object) -> StartForecast | None:
-        return forecast(self.view, workload, Now(SystemClock().now()))
 
 
 def choose_machine(options: argparse.Namespace, context: CommandContext, namespaces: set[str]) -> ComparedMachine:
@@ -62,12 +47,7 @@ def _ask_server(options: argparse.Namespace, context: CommandContext, namespaces
     async def work(client: Client) -> ListedView:
         return await collect(client, next(iter(wanted)) if len(wanted) == 1 else "")
 
-    view = call(context, options, work)
-    node = view.find(NODES, "", NODE)
-    if node is not None:
-        return ComparedMachine(view, _join(f"asked the scheduler of {config.server}", Node(node)), True)
-    reason = "it has a scheduler of its own" if view.list(NODES) else "you may not read its nodes and its queue"
-    return ComparedMachine(view, f"did not ask whether jobs fit {config.server}: {reason}", True)
+    return compare_with_server(call(context, options, work), config.server)
 
 
 def _read_own(options: argparse.Namespace, context: CommandContext, why: str) -> ComparedMachine:
@@ -84,9 +64,6 @@ def _read_own(options: argparse.Namespace, context: CommandContext, why: str) ->
     node, amounts = Node(raw), read_amounts(Node(raw).allocatable)
     gpus = name_amount(GPU, amounts[GPU]) if amounts.get(GPU) else "no GPUs"
     has = f"{name_amount(CPU, amounts.get(CPU, 0))}, {name_amount('memory', amounts.get('memory', 0))}, {gpus}"
-    return ComparedMachine(ListedView({NODES: [raw]}), _join(f"{why}: compared with this machine ({has})", node), False)
-
-
-def _join(text: str, node: Node) -> str:
-    shared = describe_overcommit(node)
-    return f"{text}; {shared}" if shared else text
+    return ComparedMachine(
+        ListedView({NODES: [raw]}), join_overcommit(f"{why}: compared with this machine ({has})", node), False
+    )

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 import pytest
 
-from trainmaster.cli import exits
-from trainmaster.cli.context import CommandContext
-from trainmaster.cli.manifests.documents import parse, read_documents
+from trainmaster.jobs.submission.documents import parse, parse_bounded
 
 pytestmark = pytest.mark.unit
 
@@ -97,20 +92,42 @@ def test_references_that_go_in_circles_or_multiply_are_refused() -> None:
     assert "multiply" in bomb.problems[0].text
 
 
-def test_a_directory_gives_its_manifests_in_order_and_standard_input_is_a_dash(tmp_path: Path) -> None:
-    (tmp_path / "b.yaml").write_text("kind: B\n")
-    (tmp_path / "a.json").write_text('{"kind": "A"}')
-    (tmp_path / "notes.txt").write_text("no manifest")
-    context = CommandContext({}, io.StringIO(), io.StringIO(), io.StringIO("kind: C\n"))
-    found = [document.obj for document in read_documents(context, [str(tmp_path), "-"])]
-    assert found == [{"kind": "A"}, {"kind": "B"}, {"kind": "C"}]
+def test_every_field_knows_its_column() -> None:
+    first, second = parse("f", TWO)
+    assert (first.get_column("metadata.name"), second.get_column("spec.containers[0].image")) == (3, 5)
+    assert second.get_column("status.phase") == 0
 
 
-def test_files_that_cannot_be_read_are_a_wrong_command_line(tmp_path: Path) -> None:
-    context = CommandContext({}, io.StringIO(), io.StringIO(), io.StringIO())
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "empty").mkdir()
-    for name, words in (("none.yaml", "no such file"), ("binary.yaml", "no text"), ("empty", "has no manifest")):
-        with pytest.raises(exits.Failure, match=words) as failure:
-            read_documents(context, [str(tmp_path / name)])
-        assert failure.value.code == exits.USAGE
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ("a:\n\t- b\n", 2, 1, "not YAML: line 2, column 1"),
+        ("a: &x 1\nb: *x\n", 2, 4, "aliases (*) are not supported"),
+        ("kind: A\n---\na:\n  b: !!python/name:os.system x\n", 4, 6, "tags are not supported"),
+        ("a: !local {}\n", 1, 4, "tags are not supported"),
+        ("[" * 200, 1, 101, "more than 100 levels"),
+        ("- x\n" * 70_000, 60_000, 3, "more than 60000 values"),
+        ("%TAG ! x\n" * 50 + "--- a\n", 1, 1, "directives"),
+    ],
+)
+def test_what_strangers_send_is_bounded_and_says_where(text: str, line: int, column: int, words: str) -> None:
+    (document,) = parse_bounded("f", text)
+    (problem,) = document.problems
+    assert words in problem.text
+    assert (problem.line, problem.column) == (line, column)
+
+
+@pytest.mark.parametrize("text", ["a: " + "9" * 5000, "a: \ud800"])
+def test_values_that_python_cannot_read_are_problems(text: str) -> None:
+    (document,) = parse_bounded("f", text)
+    assert document.obj is None and document.problems
+
+
+def test_a_large_text_of_few_values_is_read() -> None:
+    (document,) = parse_bounded("f", "kind: ConfigMap\ndata:\n  a: |\n" + "    a line of code\n" * 40_000)
+    assert not document.problems and document.get_line("data.a") == 3
+
+
+def test_both_ways_of_reading_agree() -> None:
+    slow, quick = list(parse("f", TWO)), parse_bounded("f", TWO)
+    assert [(one.obj, one.lines, one.columns) for one in slow] == [(one.obj, one.lines, one.columns) for one in quick]

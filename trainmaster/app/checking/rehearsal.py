@@ -1,4 +1,5 @@
-"""Creates objects on a temporary server in memory to see whether they are accepted. Used by `trainmaster check`.
+"""Creates objects on a temporary server in memory to see whether they are accepted. Used by `trainmaster check`
+and the REST API.
 
 It is the real registry with all admission plug-ins, so it refuses the same objects, with the same messages. The JobSet
 that the controller would create for a TrainJob and the Pods of a v1 job are checked too. Objects are created in order,
@@ -34,7 +35,6 @@ from trainmaster.apiserver.contract import Call
 from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
-from trainmaster.cli.manifests.documents import read_namespace
 from trainmaster.client.contract import WriteOptions
 from trainmaster.client.listed import ListedView
 from trainmaster.controllers.frameworks.contract import FrameworkContext
@@ -45,6 +45,7 @@ from trainmaster.controllers.trainjob.children import Children, build_children
 from trainmaster.controllers.v1jobs.pods import build_pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import V1Job
+from trainmaster.jobs.submission.documents import read_namespace
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.store.memory import MemoryStore

@@ -1,39 +1,44 @@
-"""Reads manifests: YAML or JSON, several documents in a file, with the line of every field.
+"""Reads manifests: YAML or JSON, several documents in a text, with the place of every field.
 
 A document that is not valid YAML, or not an API object, becomes a `ManifestDocument` with problems instead of an error,
 so that the problems of the other documents are reported too. Times stay text, as in kubectl; a duplicate key is a
-problem; `kind: List` is split. Used by `check`, and through `ordering` by `submit`.
+problem; `kind: List` is split. Used by `check`, through `ordering` by `submit`, and by both in the REST API.
 
 Invariant: the results are trees. YAML aliases that form cycles, or expand to very large documents, are refused first.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
+from trainmaster.api.formats.yaml_documents import find_excess
 from trainmaster.api.meta import Object
-from trainmaster.cli import exits
-from trainmaster.cli.context import CommandContext
 
-_LARGEST = 20 << 20
 _MOST_NODES = 200_000
-_SUFFIXES = (".yaml", ".yml", ".json")
-_MAP = "tag:yaml.org,2002:map"
-
-
-class _Loader(yaml.SafeLoader):
-    """A loader that keeps dates and times as text."""
-
-
-_Loader.yaml_implicit_resolvers = {
+_DEPTH = 100
+"""Of documents of strangers; those of Kubernetes have about 20 levels."""
+_RESOLVERS = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+"""Without dates and times, which are kept as text."""
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = _RESOLVERS
+
+
+class _QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two
+    """With libyaml, which is recursive: only for texts whose depth is known."""
+
+    yaml_implicit_resolvers = _RESOLVERS
+
+
+_AnyLoader: TypeAlias = type[_Loader] | type[_QuickLoader]
 
 
 @dataclass(slots=True)
@@ -41,6 +46,8 @@ class DocumentProblem:
     text: str
     path: str = ""
     line: int = 0
+    column: int = 0
+    """From 1 on, as the line; 0: unknown."""
 
 
 @dataclass(slots=True)
@@ -52,7 +59,13 @@ class ManifestDocument:
     obj: Object | None = None
     lines: dict[str, int] = field(default_factory=dict)
     """Path of a field (`spec.containers[0].image`) to its line."""
+    columns: dict[str, int] = field(default_factory=dict)
+    """The same for columns, from 1 on."""
     problems: list[DocumentProblem] = field(default_factory=list)
+
+    def get_column(self, path: str) -> int:
+        """The column of the field; 0 if the document does not have it."""
+        return self.columns.get(path, 0)
 
     def get_line(self, path: str) -> int:
         """The line of the field, else of its nearest parent."""
@@ -70,51 +83,26 @@ def read_namespace(obj: Object) -> str:
     return named if isinstance(named, str) else ""
 
 
-def add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--file",
-        action="append",
-        required=True,
-        metavar="FILE",
-        help="a manifest, a directory of manifests, or - for standard input; repeatable",
-    )
-
-
-def read_documents(context: CommandContext, names: Sequence[str]) -> list[ManifestDocument]:
-    """Failure with exit code 2 for files that cannot be read."""
-    return [document for name in names for source, text in _read(context, name) for document in parse(source, text)]
-
-
-def _read(context: CommandContext, name: str) -> Iterator[tuple[str, str]]:
-    if name == "-":
-        yield "-", context.stdin.read()
-        return
-    path = Path(name).expanduser()
-    if path.is_dir():
-        files = sorted(entry for entry in path.iterdir() if entry.suffix in _SUFFIXES and entry.is_file())
-        if not files:
-            raise exits.Failure(f"{name} has no manifest: no file ends in {', '.join(_SUFFIXES)}", exits.USAGE)
-    else:
-        files = [path]
-    for file in files:
-        try:
-            if file.stat().st_size > _LARGEST:
-                raise exits.Failure(f"{file} has more than {_LARGEST >> 20} MiB: is it a manifest?", exits.USAGE)
-            yield str(file), file.read_text()
-        except UnicodeDecodeError:
-            raise exits.Failure(f"{file} is no text: give a manifest in YAML or JSON", exits.USAGE) from None
-        except FileNotFoundError:
-            raise exits.Failure(f"{file}: there is no such file", exits.USAGE) from None
-        except OSError as error:
-            raise exits.Failure(f"{file} cannot be read: {error.strerror}", exits.USAGE) from None
-
-
-def parse(source: str, text: str) -> Iterator[ManifestDocument]:
-    """All documents of a text, up to the first syntax error."""
-    loader: _Loader | None = None
+def parse_bounded(source: str, text: str) -> list[ManifestDocument]:
+    """All documents of a text that a stranger sent, at bounded cost. Blocks for up to a second: call it in a thread."""
     try:
-        loader = _Loader(text)
+        found = find_excess(text.encode(), _DEPTH)
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start) + 1
+        problem = DocumentProblem("not YAML: it has half of a surrogate pair", line=line)
+        return [ManifestDocument(source, line, problems=[problem])]
+    if found is not None:
+        why, line, column = found
+        problem = DocumentProblem(f"not accepted: {why}", line=line, column=column)
+        return [ManifestDocument(source, line, problems=[problem])]
+    return list(parse(source, text, _QuickLoader))
+
+
+def parse(source: str, text: str, loader_type: _AnyLoader = _Loader) -> Iterator[ManifestDocument]:
+    """All documents of a text, up to the first syntax error."""
+    loader: _Loader | _QuickLoader | None = None
+    try:
+        loader = loader_type(text)
         while loader.check_node():
             node = loader.get_node()
             if node is not None:
@@ -131,11 +119,13 @@ def _broken(source: str, error: yaml.YAMLError) -> ManifestDocument:
     line = mark.line + 1 if mark is not None else 1
     parts = (getattr(error, "context", None), getattr(error, "problem", None))
     said = ", ".join(part for part in parts if part) or str(error).splitlines()[0]
-    where = f"line {line}, column {mark.column + 1}: " if mark is not None else ""
-    return ManifestDocument(source, line, problems=[DocumentProblem(f"not YAML: {where}{said}", line=line)])
+    column = mark.column + 1 if mark is not None else 0
+    where = f"line {line}, column {column}: " if mark is not None else ""
+    problem = DocumentProblem(f"not YAML: {where}{said}", line=line, column=column)
+    return ManifestDocument(source, line, problems=[problem])
 
 
-def _build(source: str, loader: _Loader, node: yaml.Node) -> Iterator[ManifestDocument]:
+def _build(source: str, loader: _Loader | _QuickLoader, node: yaml.Node) -> Iterator[ManifestDocument]:
     document = ManifestDocument(source, node.start_mark.line + 1)
     try:
         _Walker(document).walk(node, "", ())
@@ -143,7 +133,13 @@ def _build(source: str, loader: _Loader, node: yaml.Node) -> Iterator[ManifestDo
         document.problems.append(DocumentProblem(str(error), line=document.line))
         yield document
         return
-    document.obj = loader.construct_document(node)
+    try:
+        document.obj = loader.construct_document(node)
+    except ValueError as error:
+        # A number of more digits than Python converts, or `!!int x`.
+        document.problems.append(DocumentProblem(f"has a value that cannot be read: {error}", line=document.line))
+        yield document
+        return
     if document.obj is None:
         return  # an empty document
     if not isinstance(document.obj, dict):
@@ -162,15 +158,16 @@ def _take_apart(document: ManifestDocument) -> Iterator[ManifestDocument]:
     for index, item in enumerate(obj["items"]):
         prefix = f"items[{index}]"
         inner = ManifestDocument(document.source, document.get_line(prefix), item if isinstance(item, dict) else None)
-        inner.lines = {
-            path.removeprefix(f"{prefix}."): line
-            for path, line in document.lines.items()
-            if path.startswith(f"{prefix}.")
-        }
+        inner.lines = _choose_below(document.lines, f"{prefix}.")
+        inner.columns = _choose_below(document.columns, f"{prefix}.")
         if inner.obj is None:
             inner.problems.append(DocumentProblem(f"{prefix} is not an object", line=inner.line))
         inner.problems += [one for one in document.problems if one.path.startswith(prefix)]
         yield inner
+
+
+def _choose_below(places: dict[str, int], prefix: str) -> dict[str, int]:
+    return {path.removeprefix(prefix): at for path, at in places.items() if path.startswith(prefix)}
 
 
 class _Endless(Exception):
@@ -178,7 +175,7 @@ class _Endless(Exception):
 
 
 class _Walker:
-    """Records the line of every field, and duplicate keys."""
+    """Records the place of every field, and duplicate keys."""
 
     def __init__(self, document: ManifestDocument) -> None:
         self._document = document
@@ -196,7 +193,7 @@ class _Walker:
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 where = f"{path}[{index}]"
-                self._document.lines[where] = item.start_mark.line + 1
+                self._note(where, item.start_mark)
                 self.walk(item, where, inner)
 
     def _walk_mapping(self, node: yaml.MappingNode, path: str, above: tuple[int, ...]) -> None:
@@ -208,5 +205,8 @@ class _Walker:
                 text = f"{where} stands twice, in lines {seen[name]} and {line}: the first one is lost"
                 self._document.problems.append(DocumentProblem(text, where, line))
             seen[name] = line
-            self._document.lines[where] = line
+            self._note(where, key.start_mark)
             self.walk(value, where, above)
+
+    def _note(self, path: str, mark: yaml.Mark) -> None:
+        self._document.lines[path], self._document.columns[path] = mark.line + 1, mark.column + 1

@@ -1,0 +1,1 @@
+"""Says what would become of manifests, without creating them: for `trainmaster check` and the REST API."""

@@ -1,0 +1,1 @@
+"""Manifests of users: parsed with the place of every field, ordered, and sent to a server."""
