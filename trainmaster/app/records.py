@@ -108,6 +108,7 @@ async def running_history(
             limits=limits,
         )
         keeper.resting = view
+        keeper.find_code = gather.find_code
         declare_history(metrics, keeper)
         async with Scope("history.events") as scope, keeper.running():
             scope.spawn_forever(gather.follow(), name="history.events")

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeAlias
 
-from trainmaster.api.labels import JOBSET_UID
+from trainmaster.api.labels import CODE_OF, JOBSET_UID, SCRIPT_OF
 from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_labels
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.training import snapshots
 from trainmaster.client.view import View
 from trainmaster.engine.feed import Feed
 from trainmaster.history.record import RecordSources
+from trainmaster.jobs.code_files import find_code_map
 from trainmaster.jobs.kinds import read_training_job
 from trainmaster.jobs.models.events import ObjectEvent
 
@@ -46,6 +48,15 @@ class ViewGather:
             jobsets, jobs, pods = [], [], list(view.owned(PODS, namespace, job.uid))
         uids = [obj["metadata"]["uid"] for obj in (raw, *jobsets, *jobs, *pods)]
         return RecordSources(raw, snapshot, jobsets, jobs, pods, [event for uid in uids for event in self._list(uid)])
+
+    def find_code(self, raw: Fields) -> Object | None:
+        """The ConfigMap with the code of the job; None if it has none, or that is gone."""
+        reference = find_code_map(raw)
+        if reference is None:
+            return None
+        found = self._view.find(CONFIG_MAPS, raw["metadata"]["namespace"], reference.name)
+        # The author names it; others of the namespace are none of the record's business.
+        return found if found is not None and read_labels(found).keys() & {SCRIPT_OF, CODE_OF} else None
 
     def _list(self, uid: str) -> list[Object]:
         found = (self._view.find(EVENTS, *key) for key in sorted(self._events.get(uid, ())))

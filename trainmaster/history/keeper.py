@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 
-from trainmaster.api.meta import GVR, Object
+from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.client.contract import Client, WatchEvent
 from trainmaster.client.follow import ActiveObjects, Begin, Change, ListWatch, Trouble, follow
 from trainmaster.client.view import RestingView
-from trainmaster.history import logs, purging, restores
+from trainmaster.history import logs, purging, restores, results
 from trainmaster.history.archive import Archive, ArchiveError, list_jobset_uids
 from trainmaster.history.curves.series import Point, read_point
 from trainmaster.history.gathering import Gather
@@ -83,6 +83,14 @@ FindDeleter = Callable[[str], tuple[str, str] | None]
 """Who deleted the object with that uid, and why, if known."""
 
 
+FindCode = Callable[[Fields], Object | None]
+"""The ConfigMap with the code of a job, if it has one."""
+
+
+def find_no_code(job: Fields) -> Object | None:
+    return None
+
+
 def find_no_deleter(uid: str) -> tuple[str, str] | None:
     return None
 
@@ -129,6 +137,12 @@ class Keeper:
         self._keep_logs = keep_logs
         self._measure_memory = measure_memory
         self._find_deleter = find_deleter
+        self.find_code: FindCode = find_no_code
+        """Set before it runs, where code is to be kept."""
+        self._codes: dict[str, Object] = {}
+        """ConfigMaps with the code of jobs that are not stored yet, by uid of the job."""
+        self._coded: set[str] = set()
+        """Uids of the jobs whose code has been looked for."""
         self._limits = limits
         self._source: ListWatch = source or client
         self.resting: RestingView | None = None
@@ -358,6 +372,7 @@ class Keeper:
 
     def _see(self, job: TrainingJob) -> None:
         uid = job.uid
+        self._see_code(job)
         if not job.has_jobset:
             self._see_gang(uid, uid)
         if job.is_finished:
@@ -382,6 +397,16 @@ class Keeper:
             point = await self._call(partial(self._archive.find_last_point, uid))
             if point is not None:
                 self._said[uid] = point
+
+    def _see_code(self, job: TrainingJob) -> None:
+        """As soon as the job is seen, because its ConfigMap may be deleted before the job's deletion is seen."""
+        if job.uid in self._coded or job.uid in self._kept:
+            return
+        self._coded.add(job.uid)
+        found = self.find_code(job.raw)
+        if found is not None:
+            self._codes[job.uid] = found
+            self._dirty.set()
 
     def _see_report(self, job: TrainingJob) -> None:
         uid = job.uid
@@ -415,6 +440,8 @@ class Keeper:
     async def _record_deletion(self, job: TrainingJob, *, unseen: bool = False) -> None:
         """Stores the final record of a deleted job, with who deleted it. `unseen`: while no controller was running."""
         uid = job.uid
+        self._see_code(job)
+        self._coded.discard(uid)
         self._opened.pop(uid, None)
         self._noted.pop(uid, None)
         self._said.pop(uid, None)
@@ -500,6 +527,9 @@ class Keeper:
         self._dirty.clear()
         opened, jobsets, points = self._opened, self._jobsets, self._points
         self._opened, self._jobsets, self._points = {}, {}, []
+        codes, self._codes = self._codes, {}
+        if codes:
+            await self._call(partial(self._keep_codes, codes))
         if not opened and not jobsets and not points:
             return
         try:
@@ -516,6 +546,14 @@ class Keeper:
             self._archive.note(opened, jobsets)
         if points:
             self._archive.add_points(points)
+
+    def _keep_codes(self, codes: dict[str, Object]) -> None:
+        for uid, config_map in codes.items():
+            try:
+                results.keep_code(self._archive.directory, uid, config_map)
+            except OSError as error:
+                # The record is worth more than the code: it is written without.
+                log.warning("code not kept", extra={"action": "history.code", "uid": uid, "error": str(error)})
 
     async def _call(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

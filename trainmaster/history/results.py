@@ -4,6 +4,7 @@
     <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/files/   what rank 0 wrote beside its code, by attempt
     <archive>/results/<TrainJob uid>/workdirs/<Pod uid>/home/    what rank 0 wrote to $HOME
     <archive>/results/<TrainJob uid>/lost/<Pod uid>.json         what is not kept (`lost_files`)
+    <archive>/results/<TrainJob uid>/code.json                   its code, if that is in a ConfigMap
 
 The node writes them (`node.disk.results`, `node.disk.outputs`), `purging` removes them with the record. The output
 directory's files are listed under their own names, those of the last working directory in `workdir/`, those of the last
@@ -20,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields, read_text
 from trainmaster.bundles.views import is_inside
 from trainmaster.shim.trees import TreeWalk
 
@@ -33,6 +36,7 @@ HOME = "home"
 LOST = "lost"
 WORKDIR = "workdir"
 EARLIER = "earlier"
+_CODE = "code.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +143,27 @@ def _select_below(outputs: Sequence[Output], name: str) -> list[Output]:
     if name == ".":
         return list(outputs)
     return [output for output in outputs if output.path == name or output.path.startswith(f"{name}/")]
+
+
+def keep_code(archive: Path, uid: str, config_map: Fields) -> None:
+    """Stores the ConfigMap with the code of a job, which is deleted with the job. Blocks. Code does not change, so what
+    is there already stays. Raises OSError."""
+    folder = archive / RESULTS / uid
+    path = folder / _CODE
+    if path.exists():
+        return
+    content = {name: config_map[name] for name in ("data", "binaryData") if config_map.get(name)}
+    meta = {"name": read_text(config_map, "metadata", "name"), "labels": read_fields(config_map, "metadata", "labels")}
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{_CODE}"
+    draft.write_text(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, **content}))
+    os.replace(draft, path)
+
+
+def find_code(archive: Path, uid: str) -> Object | None:
+    """The ConfigMap that `keep_code` has stored; None if there is none, or it is damaged. Blocks."""
+    try:
+        found = json.loads((archive / RESULTS / uid / _CODE).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -11,8 +11,9 @@ import pytest
 
 from tests.flow.plant import Plant, ScriptedNode, running_plant
 from tests.flow.stage import is_finished, make_trainjob
+from trainmaster.api.labels import SCRIPT_OF
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import NAMESPACES, TRAIN_JOBS
+from trainmaster.api.resources import CONFIG_MAPS, NAMESPACES, TRAIN_JOBS
 from trainmaster.api.status import NotFound
 from trainmaster.apiserver import stored
 from trainmaster.controllers.lifecycle import limits, retention
@@ -24,6 +25,7 @@ from trainmaster.history.gathering import ViewGather
 from trainmaster.history.keeper import UNSEEN, Keeper
 from trainmaster.history.record import JobRecord, RecordedDeletion, RecordSources, build_record
 from trainmaster.history.restores import find_restore, note_restore
+from trainmaster.history.results import find_code
 from trainmaster.kit.scopes import Scope
 from trainmaster.store.contract import Store
 from trainmaster.store.memory import MemoryStore
@@ -75,6 +77,7 @@ async def running(
             measure_memory=measure_once,
             find_deleter=lambda uid: ("me", "test"),
         )
+        late.keeper.find_code = gather.find_code
         async with Scope("test") as scope, late.keeper.running():
             scope.spawn_forever(gather.follow(), name="test.gather")
             yield plant, archive
@@ -108,6 +111,26 @@ async def wait_for_record(archive: Archive, **wanted: object) -> JobRecord:
     record = archive.find(found[0].uid)
     assert record is not None
     return record
+
+
+def test_a_job_that_is_deleted_while_it_runs_keeps_its_code(tmp_path: Path) -> None:
+    """The ConfigMap is owned by the job, so both may be gone before the deletion is seen."""
+
+    async def body(plant: Plant, archive: Archive) -> None:
+        volume = {"name": "code", "configMap": {"name": "first-script"}}
+        overrides = [{"targetJobs": [{"name": "node"}], "spec": {"volumes": [volume]}}]
+        meta = {"name": "first-script", "namespace": "default", "labels": {SCRIPT_OF: "first"}}
+        script = {"metadata": meta, "data": {"train.py": "print(1)"}}
+        await plant.apply((CONFIG_MAPS, script), (TRAIN_JOBS, make_trainjob(podTemplateOverrides=overrides)))
+        await asyncio.sleep(3)
+        uid = (await plant.client.get(TRAIN_JOBS, "first", "default"))["metadata"]["uid"]
+        await plant.client.delete(CONFIG_MAPS, "first-script", "default")
+        await plant.client.delete(TRAIN_JOBS, "first", "default")
+        await wait_for_record(archive, deleted=True)
+        kept = find_code(tmp_path, uid)
+        assert kept is not None and kept["data"] == {"train.py": "print(1)"}
+
+    run(tmp_path, body, seconds=600)
 
 
 def test_a_job_that_goes_by_its_ttl_leaves_a_complete_record(tmp_path: Path) -> None:
