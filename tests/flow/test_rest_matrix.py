@@ -24,6 +24,13 @@ pytestmark = pytest.mark.flow
 CODE = {"framework": "pytorch", "code": "print(1)\n"}
 GUIDE = {"user_id": "bob", "namespace": "bob", "framework": "pytorch", "training_code": "print(1)\n"}
 
+MANIFEST = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: sent, namespace: bob}
+data: {a: b}
+"""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -76,6 +83,28 @@ ROWS = {
     "GET /api/v1/history/{uid}/logs/window": Row("/api/v1/history/4b1b6ab4/logs/window?namespace=bob", own=(404,)),
     "GET /api/v1/history/{uid}/logs/search": Row("/api/v1/history/4b1b6ab4/logs/search?namespace=bob&q=x", own=(404,)),
     "GET /api/v1/history/{uid}/logs/download": Row("/api/v1/history/4b1b6ab4/logs/download?namespace=bob", own=(404,)),
+    "GET /api/v1/jobs/{name}/manifest": Row("/api/v1/jobs/{job}/manifest?namespace=bob"),
+    "GET /api/v1/history/{uid}/manifest": Row("/api/v1/history/4b1b6ab4/manifest?namespace=bob", own=(404,)),
+    "POST /api/v1/check": Row("/api/v1/check?namespace=bob", {"manifests": "kind: Zebra\n"}),
+    "POST /api/v1/manifests": Row("/api/v1/manifests?namespace=bob", {"manifests": MANIFEST}),
+    "POST /api/v1/jobs/{name}/replace": Row("/api/v1/jobs/{job}/replace?namespace=bob", {"patch": {}}, own=(422,)),
+    "GET /api/v1/jobs/{name}/outputs": Row("/api/v1/jobs/{job}/outputs?namespace=bob"),
+    "GET /api/v1/jobs/{name}/outputs/content": Row(
+        "/api/v1/jobs/{job}/outputs/content?namespace=bob&path=a", own=(404,)
+    ),
+    "GET /api/v1/jobs/{name}/code": Row("/api/v1/jobs/{job}/code?namespace=bob"),
+    "GET /api/v1/jobs/{name}/code/content": Row("/api/v1/jobs/{job}/code/content?namespace=bob&path=train.py"),
+    "GET /api/v1/history/{uid}/outputs": Row("/api/v1/history/4b1b6ab4/outputs?namespace=bob", own=(404,)),
+    "GET /api/v1/history/{uid}/outputs/content": Row(
+        "/api/v1/history/4b1b6ab4/outputs/content?namespace=bob&path=a", own=(404,)
+    ),
+    "GET /api/v1/history/{uid}/code": Row("/api/v1/history/4b1b6ab4/code?namespace=bob", own=(404,)),
+    "GET /api/v1/history/{uid}/code/content": Row(
+        "/api/v1/history/4b1b6ab4/code/content?namespace=bob&path=train.py", own=(404,)
+    ),
+    "POST /api/v1/downloads": Row(
+        "/api/v1/downloads?namespace=bob", {"record": "4b1b6ab4", "what": "code", "path": "train.py"}, own=(404,)
+    ),
     # Everybody's own answer; nothing of another can be asked for.
     "GET /api/v1/me": Row("/api/v1/me", other=(200,)),
     "GET /api/v1/server": Row("/api/v1/server", other=(200,)),

@@ -24,6 +24,8 @@ from trainmaster.rest.logins.logins import Logins
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
+from trainmaster.rest.services.files.downloads import Downloads
+from trainmaster.rest.services.files.job_files import JobFiles
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.live.sources import Sources
@@ -89,6 +91,20 @@ class UsageReads:
     """By uid of a job, the newest points that are not in the archive yet."""
 
 
+CheckManifests = Callable[[Client, str, str, bool], Awaitable[list[Object]]]
+"""(client, namespace, text, whether to ask when jobs would start) -> the findings about each document, as those of
+`trainmaster check -o json`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTools:
+    """For the pages that create jobs and show their files."""
+
+    check: CheckManifests
+    files: JobFiles
+    downloads: Downloads
+
+
 @dataclass(frozen=True, slots=True)
 class Backend:
     callers: Callers
@@ -111,6 +127,7 @@ class Backend:
     new_jobs: NewJobs
     logins: Logins
     log_windows: LogWindows
+    tools: JobTools
     limits: RestLimits = field(default_factory=RestLimits)
     server: HostInfo = field(default_factory=HostInfo)
     audit: Write | None = None

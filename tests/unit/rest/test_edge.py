@@ -20,7 +20,7 @@ from trainmaster.kit.clock import SystemClock
 from trainmaster.kit.ids import SeededIds
 from trainmaster.rest.application import build_routes
 from trainmaster.rest.callers import Caller, ReviewingCallers, SeenClient
-from trainmaster.rest.contract import Backend, RestLimits
+from trainmaster.rest.contract import Backend, JobTools, RestLimits
 from trainmaster.rest.edge import Edge
 from trainmaster.rest.logins.logins import Logins
 from trainmaster.rest.logins.storage import MemoryStorage
@@ -31,6 +31,8 @@ from trainmaster.rest.services.creation.guide_jobs import GuideJobs
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import ServerFields
 from trainmaster.rest.services.creation.templates import Templates
+from trainmaster.rest.services.files.downloads import Downloads
+from trainmaster.rest.services.files.job_files import JobFiles
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.live.sources import Sources
@@ -89,6 +91,7 @@ def build_backend(callers: Any = None, limits: RestLimits | None = None) -> Back
         NewJobs(jobs, HistoryService(None), None),
         Logins(known, MemoryStorage(), clock, SeededIds(2)),
         LogWindows(clock),
+        JobTools(explain, JobFiles(None, None), Downloads(clock, SeededIds(3))),  # type: ignore[arg-type]  # nobody asks
         limits or RestLimits(),
     )
 

@@ -18,6 +18,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.apiserver.http.subresources.logs import PodLogs, check_started, check_uid, choose_container
 from trainmaster.apiserver.local import LogSource
 from trainmaster.apiserver.registry import ObjectRegistry
+from trainmaster.app.rest.checking import build_check
 from trainmaster.app.rest.usage import ask_for_usage
 from trainmaster.app.settings import Dashboard, Rest
 from trainmaster.client.contract import Client, LogOptions
@@ -28,7 +29,7 @@ from trainmaster.kit.clock import Clock
 from trainmaster.kit.ids import Ids
 from trainmaster.kit.timeline import Now
 from trainmaster.rest.callers import Callers
-from trainmaster.rest.contract import Backend, Explain, PageRules, RestLimits, UsageReads
+from trainmaster.rest.contract import Backend, Explain, JobTools, PageRules, RestLimits, UsageReads
 from trainmaster.rest.logins.logins import Logins
 from trainmaster.rest.logins.storage import LoginStorage
 from trainmaster.rest.rates import Rates
@@ -36,6 +37,8 @@ from trainmaster.rest.services.creation.guide_jobs import CreationRules, GuideJo
 from trainmaster.rest.services.creation.new_jobs import NewJobs
 from trainmaster.rest.services.creation.server_fields import ReadFields, ServerFields
 from trainmaster.rest.services.creation.templates import Templates
+from trainmaster.rest.services.files.downloads import Downloads
+from trainmaster.rest.services.files.job_files import JobFiles
 from trainmaster.rest.services.history import HistoryService
 from trainmaster.rest.services.job_reader import JobReader
 from trainmaster.rest.services.live.sources import Sources
@@ -122,6 +125,7 @@ def build_backend(
         NewJobs(jobs, history, folders.bundles),
         Logins(callers, logins, clock, ids, read_only=dashboard.read_only),
         LogWindows(clock),
+        JobTools(build_check(), JobFiles(folders.history, folders.bundles), Downloads(clock, ids)),
         limits,
         pages=PageRules(dashboard.frame_ancestors, rest.base_path),
         usage=UsageReads(ask_for_usage),

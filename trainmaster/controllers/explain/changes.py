@@ -55,6 +55,8 @@ class UnblockingChange:
     """For a change of the job: the merge patch to apply to it before resubmitting it."""
     loss: float = 0.0
     """The fraction of the requested amount that the job gives up. Changes are sorted by it, smallest first."""
+    is_enough: bool = True
+    """Whether the job starts with it alone; False if the node has to be changed first."""
 
 
 class WhatIf:
@@ -82,7 +84,8 @@ class WhatIf:
         if not self.repairs:
             return found
         return [
-            replace(change, text=f"{change.text}, {text}", how=f"first {how}; then {change.how}") for change in found
+            replace(change, text=f"{change.text}, {text}", how=f"first {how}; then {change.how}", is_enough=False)
+            for change in found
         ]
 
     def find_repaired(self) -> tuple[SchedulingVerdict, NodeRoom, int] | None:

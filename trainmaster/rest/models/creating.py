@@ -66,6 +66,11 @@ class NewJob(BaseModel):
     archive: str | None = Field(default=None, description="A tar.gz or zip, in base64.")
     entrypoint: str = Field(default=ENTRY, description="The file that every worker runs.")
     command: list[str] = Field(default=[], max_length=200, description="With a runtime: in place of the entrypoint.")
+    arguments: list[str] = Field(default=[], max_length=500, description="With a runtime: what follows the program.")
+    processes_per_node: Count | None = Field(
+        default=None, ge=1, le=1024, description="With a runtime: processes that each node starts."
+    )
+    queue: str | None = Field(default=None, max_length=253, description="On a cluster with Kueue: the queue.")
     packages: list[str] = Field(default=[], max_length=100, description="Requirements that are installed besides.")
     env: dict[str, str] = Field(default={}, max_length=500, description="Variables of every worker.")
     volumes: list[VolumeModel] = Field(default=[], max_length=50, description="Datasets and other claims.")
@@ -107,6 +112,9 @@ class NewJob(BaseModel):
             code_pointer="/archive" if raw else self._code_pointer,
             code_problems=code_problems,
             command=tuple(self.command),
+            arguments=tuple(self.arguments),
+            processes=self.processes_per_node,
+            queue=self.queue or "",
             packages=tuple(self.packages),
             env=self.env,
             mounts=tuple(
@@ -155,6 +163,7 @@ class ArchiveQuery(BaseModel):
     namespace: str | None = Field(default=None, max_length=63, description="Default: the caller's own.")
     framework: str | None = Field(default=None, max_length=63)
     runtime: str | None = Field(default=None, max_length=253)
+    runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = "ClusterTrainingRuntime"
     entrypoint: str = Field(default=ENTRY, max_length=500)
     num_nodes: int = Field(default=1, ge=1, le=100_000)
     gpu_per_node: int = Field(default=0, ge=0, le=1024)
@@ -163,10 +172,15 @@ class ArchiveQuery(BaseModel):
     ttl_seconds: int | None = Field(default=None, ge=0, le=_LONGEST)
     deadline_seconds: int | None = Field(default=None, ge=1, le=_LONGEST)
     suspended: bool = False
+    arguments: list[str] = Field(default=[], max_length=500, description="With a runtime: what follows the program.")
+    processes_per_node: int | None = Field(default=None, ge=1, le=1024, description="With a runtime.")
+    queue: str | None = Field(default=None, max_length=253, description="On a cluster with Kueue: the queue.")
+    env: list[str] = Field(default=[], max_length=500, description="Variables, each NAME=VALUE.")
 
     def to_job(self) -> NewJob:
         data = self.model_dump()
         config = {name: data.pop(name) for name in JobConfig.model_fields}
+        data["env"] = dict(one.partition("=")[::2] for one in data["env"])
         return NewJob.model_validate({**data, "config": config})
 
 

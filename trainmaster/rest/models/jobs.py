@@ -30,6 +30,11 @@ _SUMMARY: JsonDict = {
         "updated_at": "2026-11-15T20:01:00Z",
     },
     "labels": {"trainmaster.dev/user": "ann"},
+    "requests": {"cpu": 4.0, "nvidia.com/gpu": 2.0},
+    "priority": "urgent",
+    "rerun_of": "ann-first 0c9d2f6e-6a53-4d0c-8a39-5b1e7f6c2d11",
+    "git_commit": "3f7bc166",
+    "code_digest": "sha256:9f86d081884c7d65",
 }
 
 VERDICT_EXAMPLE: JsonDict = {
@@ -74,6 +79,13 @@ class JobSummary(BaseModel):
     completed_at: str | None
     progress: Progress | None = Field(description="null while it has reported nothing.")
     labels: dict[str, str]
+    requests: dict[str, float] | None = Field(
+        description="What its workers need together, CPUs in cores, memory in bytes; null leaves it to the runtime."
+    )
+    priority: str | None = Field(description="The priority class that it names.")
+    rerun_of: str | None = Field(description="NAME UID of the job that it repeats.")
+    git_commit: str | None = Field(description="Of its code, if `run` has sent it from a repository.")
+    code_digest: str | None = Field(description="Of its code, if `run` has sent it.")
 
 
 class Verdict(BaseModel):
@@ -123,9 +135,6 @@ class JobDetail(JobSummary):
                     "verdict": VERDICT_EXAMPLE,
                     "workers": [],
                     "started_at": "2026-11-15T20:04:00Z",
-                    "rerun_of": "ann-first 0c9d2f6e-6a53-4d0c-8a39-5b1e7f6c2d11",
-                    "git_commit": "3f7bc166",
-                    "code_digest": "sha256:9f86d081884c7d65",
                     "deadline": {"seconds": 3600, "source": "TrainJob spec.activeDeadlineSeconds"},
                     "retention": {"seconds": 86400, "source": "installation ConfigMap trainmaster-policy"},
                 }
@@ -139,9 +148,6 @@ class JobDetail(JobSummary):
     verdict: Verdict | None
     workers: list[WorkerState] = Field(description="Of the newest attempt.")
     started_at: str | None = Field(description="When the first of these workers started.")
-    rerun_of: str | None = Field(description="NAME UID of the job that it repeats.")
-    git_commit: str | None = Field(description="Of its code, if `run` has sent it from a repository.")
-    code_digest: str | None = Field(description="Of its code, if `run` has sent it.")
     deadline: Term | None = Field(description="How long it may be active; null: for ever.")
     retention: Term | None = Field(description="How long it is kept after its end; null: until somebody deletes it.")
 
@@ -218,6 +224,31 @@ class RestartAnswer(BaseModel):
     created: bool = Field(description="Whether it is a new job.")
 
 
+class ReplaceRequest(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"patch": {"spec": {"trainer": {"numNodes": 1}}}}]}
+    )
+
+    patch: dict[str, object] = Field(description="A merge patch (RFC 7396) of the job; only of its `spec`.")
+    name: str | None = Field(
+        default=None,
+        description="Of the new job; else one is chosen.",
+        json_schema_extra={"pattern": "^[a-z]([a-z0-9-]*[a-z0-9])?$", "maxLength": 44},
+    )
+
+
+class ReplaceAnswer(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "ann-mnist-2", "namespace": "ann", "uid": "0c9d2f6e-6a53-4d0c-8a39-5b1e7f6c2d11"}]
+        }
+    )
+
+    name: str
+    namespace: str
+    uid: str
+
+
 class Deleted(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"name": "ann-mnist", "namespace": "ann", "message": "the job is deleted"}]}
@@ -231,6 +262,10 @@ class Deleted(BaseModel):
 class Change(BaseModel):
     text: str
     how: str = Field(description="The command that does it.")
+    patch: dict[str, object] | None = Field(
+        default=None,
+        description="For POST .../replace: the job with this merge patch would start. null: it has to be done by hand.",
+    )
 
 
 class Explanation(BaseModel):
@@ -250,7 +285,13 @@ class Explanation(BaseModel):
                     "queue": 3,
                     "ahead": [],
                     "unblock": ["bob/big ends"],
-                    "changes": [],
+                    "changes": [
+                        {
+                            "text": "with 1 node instead of 2",
+                            "how": "delete it and submit it again with spec.trainer.numNodes: 1",
+                            "patch": {"spec": {"trainer": {"numNodes": 1}}},
+                        }
+                    ],
                     "facts": [],
                     "kind": "TrainJob",
                 }

@@ -30,7 +30,7 @@ _BODY: OpenApi = {
 _RELATED = (frozenset({"framework", "runtime"}), frozenset({"code", "files", "archive", "entrypoint", "command"}))
 
 
-async def _check(
+async def check_new_job(
     body: NewJob, raw: bytes, caller: Caller, backend: Backend, *, is_valid: bool = True
 ) -> tuple[NewJobRequest, list[FieldProblem]]:
     """The request and everything that is wrong with it. Whether its framework or runtime exists is looked up only if
@@ -49,12 +49,14 @@ async def _check(
 
 
 async def _list_job_problems(request: Request, body: NewJob) -> list[FieldProblem]:
-    return (await _check(body, b"", request.state.caller, request.app.state.backend, is_valid=False))[1]
+    return (await check_new_job(body, b"", request.state.caller, request.app.state.backend, is_valid=False))[1]
 
 
 async def _list_archive_problems(request: Request, asked: ArchiveQuery) -> list[FieldProblem]:
     raw = await request.body()
-    _, errors = await _check(asked.to_job(), raw, request.state.caller, request.app.state.backend, is_valid=False)
+    _, errors = await check_new_job(
+        asked.to_job(), raw, request.state.caller, request.app.state.backend, is_valid=False
+    )
     return list(map(_name_parameter, errors))
 
 
@@ -129,7 +131,7 @@ async def _create(
 ) -> JobCreated:
     user = body.user if body.user is not None else caller.user_id
     await caller.check_user(user)
-    request, errors = await _check(body, raw, caller, backend)
+    request, errors = await check_new_job(body, raw, caller, backend)
     if errors:
         raise invalid(errors)
     new, ticket, space = backend.new_jobs, Ticket(), request.basics.namespace

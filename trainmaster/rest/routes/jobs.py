@@ -23,6 +23,8 @@ from trainmaster.rest.models.jobs import (
     Jobs,
     JobState,
     JobSummary,
+    ReplaceAnswer,
+    ReplaceRequest,
     RestartAnswer,
     RestartRequest,
     Runtimes,
@@ -32,7 +34,9 @@ from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
 from trainmaster.rest.services.attempts import build_attempts, list_attempts
 from trainmaster.rest.services.creation.keys import hash_key
+from trainmaster.rest.services.creation.replacing import replace_waiting
 from trainmaster.rest.services.deleting import delete_job
+from trainmaster.rest.services.job_views import build_change
 from trainmaster.rest.services.log_answers import read_end
 from trainmaster.rest.services.namespaces import find_namespace
 
@@ -144,6 +148,22 @@ async def restart_job(
     return RestartAnswer(name=done.name, namespace=space, attempt=done.attempt, created=done.created)
 
 
+@router.post("/jobs/{name}/replace", summary="The same job with a change, in place of one that waits", status_code=201)
+async def replace_job(
+    name: Name,
+    caller: CallerOf,
+    body: ReplaceRequest,
+    namespace: Namespace = None,
+    kind: JobKind = None,
+) -> ReplaceAnswer:
+    """Creates the changed job under a new name, with its own copy of the code; then deletes the old one. A job that
+    runs, or has ended, is not replaced."""
+    space, new_name = find_namespace(caller, namespace), jobs.check_name(body.name)
+    made = await replace_waiting(caller.client, space, jobs.build_reference(name, kind), body.patch, new_name)
+    meta = made["metadata"]
+    return ReplaceAnswer(name=meta["name"], namespace=space, uid=meta["uid"])
+
+
 @router.get("/jobs/{name}/explain", summary="Why does it wait, and what would start it?")
 async def explain_job(
     name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, kind: JobKind = None
@@ -153,7 +173,7 @@ async def explain_job(
     found = await backend.explain(caller.client, space, job.reference)
     if found is None:
         raise not_found(f"the job {name[:64]!r} has gone meanwhile")
-    return Explanation(**found)
+    return Explanation(**{**found, "changes": [build_change(one) for one in found["changes"]]})
 
 
 @router.get("/jobs/{name}/attempts", summary="When each attempt began and ended, and why it failed")

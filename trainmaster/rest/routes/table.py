@@ -12,6 +12,7 @@ from trainmaster.rest.models.tenants import TokenAnswer
 from trainmaster.rest.routes import (
     creating,
     docs,
+    files,
     guide,
     health,
     history,
@@ -20,6 +21,7 @@ from trainmaster.rest.routes import (
     logins,
     logs,
     machine,
+    manifests,
     series,
     streams,
     tenants,
@@ -29,6 +31,8 @@ from trainmaster.rest.routes import (
 ROUTERS = (
     guide.router,
     creating.router,
+    manifests.router,
+    files.router,
     jobs.router,
     streams.router,
     logs.router,
@@ -43,7 +47,7 @@ ROUTERS = (
     ui.router,
 )
 
-PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC, *logins.PUBLIC, *ui.PUBLIC})
+PUBLIC = frozenset({*tenants.PUBLIC, *health.PUBLIC, *docs.PUBLIC, *logins.PUBLIC, *files.PUBLIC, *ui.PUBLIC})
 """Exact paths. Everything else, even paths that do not exist, needs a token."""
 
 
@@ -54,7 +58,7 @@ def _list_token_answers() -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((method, route.path_regex) for route in found for method in sorted(route.methods or ()))
 
 
-RULES = PathRules(PUBLIC, logins.HARMLESS, _list_token_answers())
+RULES = PathRules(PUBLIC, logins.HARMLESS | files.HARMLESS | manifests.HARMLESS, _list_token_answers())
 
 
 def list_methods(path: str) -> list[str]:

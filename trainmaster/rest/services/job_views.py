@@ -14,7 +14,8 @@ from trainmaster.api.labels import RERUN_OF, REST_FRAMEWORK, USER
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
-from trainmaster.api.reading import list_items
+from trainmaster.api.pods.requests import CPU, PODS, Amounts, add_into, count_requests, read_amounts
+from trainmaster.api.reading import list_items, read_fields
 from trainmaster.api.training.failures import describe_cause, read_failure_cause
 from trainmaster.api.training.steps import LAUNCHER, NODE
 from trainmaster.jobs.kinds import find_kind_and_place, get_kind_name
@@ -22,6 +23,8 @@ from trainmaster.jobs.models import training
 from trainmaster.jobs.models.pods import Pod, read_running, read_terminated, read_waiting
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.models.trainjobs import TrainJob
+from trainmaster.jobs.models.v1jobs import V1Job
 
 PENDING = "Pending"
 STARTING = "Starting"
@@ -81,6 +84,53 @@ def build_summary(job: TrainingJob) -> Object:
     }
 
 
+def build_listed(job: TrainingJob) -> Object:
+    """The summary with what few ask for, which is not in the rows of a table of thousands."""
+    return {
+        **build_summary(job),
+        "requests": build_requests(job),
+        "priority": _find_priority(job.spec),
+        "rerun_of": job.annotations.get(RERUN_OF),
+        "git_commit": job.annotations.get(GIT_COMMIT),
+        "code_digest": job.annotations.get(CODE_DIGEST),
+    }
+
+
+def build_requests(job: TrainingJob, pods: Sequence[Pod] = ()) -> Object | None:
+    """Of its Pods if there are any, else as the job itself says it; None if its runtime decides."""
+    total: Amounts = {}
+    if pods:
+        for pod in pods:
+            add_into(total, count_requests(pod.spec))
+    elif isinstance(job, TrainJob):
+        resources = read_fields(job.trainer, "resourcesPerNode")
+        one = {**read_amounts(resources.get("limits")), **read_amounts(resources.get("requests"))}
+        add_into(total, one, job.nodes or 0)
+    elif isinstance(job, V1Job):
+        for replica in job.replicas.values():
+            add_into(total, count_requests(replica.pod_spec), replica.count)
+    total.pop(PODS, None)
+    # CPUs are counted in thousandths.
+    return {
+        name: amount / 1000 if name == CPU else float(amount) for name, amount in sorted(total.items()) if amount
+    } or None
+
+
+def _find_priority(spec: Fields) -> str | None:
+    """The priority class, wherever the Pods of the job name it: in overrides, patches, templates, or a v1 policy."""
+    left: list[object] = [spec]
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            found = item.get("priorityClassName") or item.get("priorityClass")
+            if isinstance(found, str):
+                return found
+            left += item.values()
+        elif isinstance(item, list):
+            left += item
+    return None
+
+
 def build_progress(job: TrainingJob) -> Object | None:
     """None if the job has reported nothing."""
     report = job.report
@@ -98,7 +148,10 @@ def build_progress(job: TrainingJob) -> Object | None:
 def build_detail(story: JobFacts) -> Object:
     job = story.job
     count, _, most = story.attempts
-    summary, workers = build_summary(job), build_workers(story.pods)
+    summary, workers = build_listed(job), build_workers(story.pods)
+    if workers:
+        newest = {one["pod"] for one in workers}
+        summary["requests"] = build_requests(job, [pod for pod in story.pods if pod.name in newest])
     if summary["reason"] == STARTING:
         summary["message"] = _find_obstacle(workers) or summary["message"]
     return {
@@ -109,9 +162,6 @@ def build_detail(story: JobFacts) -> Object:
         "verdict": build_verdict(job),
         "workers": workers,
         "started_at": min((one["started_at"] for one in workers if one["started_at"]), default=None),
-        "rerun_of": job.annotations.get(RERUN_OF),
-        "git_commit": job.annotations.get(GIT_COMMIT),
-        "code_digest": job.annotations.get(CODE_DIGEST),
         "deadline": _build_term(find_deadline(job.raw, story.runtime)),
         "retention": _build_term(find_ttl(job.raw, story.runtime, story.policy)),
     }
@@ -150,6 +200,12 @@ def _to_text(value: object) -> str | None:
 
 def _build_term(term: EffectiveTerm | None) -> Object | None:
     return None if term is None else {"seconds": term.seconds, "source": term.source}
+
+
+def build_change(change: Fields) -> Object:
+    """A change that would start the job. Its patch is given only if nothing else has to be done."""
+    patch = change["patch"] if change["is_enough"] else None
+    return {"text": change["text"], "how": change["how"], "patch": patch or None}
 
 
 def build_workers(pods: Sequence[Pod]) -> list[Object]:

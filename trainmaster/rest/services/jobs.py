@@ -41,7 +41,7 @@ from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
 from trainmaster.rest.services.creation import naming
 from trainmaster.rest.services.creation.rerunning import rerun
 from trainmaster.rest.services.job_reader import count_workers
-from trainmaster.rest.services.job_views import JobFacts, build_detail, build_summary, read_state
+from trainmaster.rest.services.job_views import JobFacts, build_detail, build_listed, read_state
 
 _TRIES = 5
 _LOOKED_AT = 5_000
@@ -98,7 +98,7 @@ async def list_jobs(client: Client, wanted: JobFilter) -> JobPage:
             del kinds[0]  # a cluster may not have the kind, or the caller no right to it
             continue
         looked_at += len(page.items)
-        found += [build_summary(job) for job in map(kinds[0], page.items) if _fits(job, wanted)]
+        found += [build_listed(job) for job in map(kinds[0], page.items) if _fits(job, wanted)]
         token = page.continue_token
         if not token:
             del kinds[0]

@@ -51,4 +51,6 @@ def test_data_has_the_patch_and_not_how_changes_are_sorted() -> None:
     found = JobExplanation(
         "team", "a", "Waiting", "s", changes=(UnblockingChange("nodes", "t", "h", {"spec": 1}, loss=0.5),)
     )
-    assert list(to_data(found)["changes"]) == [{"kind": "nodes", "text": "t", "how": "h", "patch": {"spec": 1}}]
+    assert list(to_data(found)["changes"]) == [
+        {"kind": "nodes", "text": "t", "how": "h", "patch": {"spec": 1}, "is_enough": True}
+    ]

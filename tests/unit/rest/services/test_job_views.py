@@ -11,7 +11,7 @@ from trainmaster.jobs.models.events import ObjectEvent
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.rest.services.job_reader import describe_ended
-from trainmaster.rest.services.job_views import JobFacts, build_detail, build_summary
+from trainmaster.rest.services.job_views import JobFacts, build_change, build_detail, build_listed, build_summary
 from trainmaster.rest.services.live.job_events import build_event
 
 pytestmark = pytest.mark.unit
@@ -68,3 +68,25 @@ def test_an_event_has_the_time_and_the_count_of_its_series() -> None:
     event = ObjectEvent({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "series": series})
     told = build_event(event)
     assert (told["count"], told["time"]) == (5, series["lastObservedTime"])
+
+
+def test_a_listed_job_says_what_it_asks_for_as_far_as_it_says_so_itself() -> None:
+    resources = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "2", "nvidia.com/gpu": "1"}}
+    override = {"targetJobs": [{"name": "node"}], "spec": {"priorityClassName": "urgent"}}
+    spec = {
+        **JOB["spec"],
+        "trainer": {"numNodes": 2, "resourcesPerNode": resources},
+        "podTemplateOverrides": [override],
+    }
+    listed = build_listed(TrainJob({**JOB, "spec": spec}))
+    assert listed["requests"] == {"cpu": 1.0, "memory": 2.0 * 2**30, "nvidia.com/gpu": 2.0}
+    assert listed["priority"] == "urgent"
+    bare = build_listed(TrainJob(JOB))
+    assert (bare["requests"], bare["priority"], bare["rerun_of"]) == (None, None, None)
+
+
+def test_a_change_is_applied_only_if_nothing_else_is_needed() -> None:
+    change = {"text": "with 1 node", "how": "delete it", "patch": {"spec": {}}, "kind": "nodes", "loss": 0.5}
+    assert build_change({**change, "is_enough": True})["patch"] == {"spec": {}}
+    assert build_change({**change, "is_enough": False})["patch"] is None
+    assert build_change({**change, "patch": {}, "is_enough": True})["patch"] is None

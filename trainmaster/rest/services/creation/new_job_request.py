@@ -39,6 +39,12 @@ class NewJobRequest:
     code_problems: Sequence[FieldProblem] = ()
     """Why there is no tree although code was sent."""
     command: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    """Behind the entry point, or behind the command."""
+    processes: int | None = None
+    """Per node; None leaves it to the runtime."""
+    queue: str = ""
+    """Of Kueue."""
     packages: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: Sequence[RequestedMount] = ()
@@ -72,6 +78,13 @@ def _check_names(request: NewJobRequest) -> Iterator[FieldProblem]:
         yield FieldProblem("code or a command is needed", pointer="/code")
     if request.command and request.basics.framework:
         yield FieldProblem("a framework has its own command; name a runtime to use yours", pointer="/command")
+    for name, value in (("arguments", request.arguments), ("processes_per_node", request.processes)):
+        if value and request.basics.framework:
+            yield FieldProblem("a framework's template decides this; name a runtime instead", pointer=f"/{name}")
+    if request.arguments and not has_code and not request.command:
+        yield FieldProblem("arguments need code or a command", pointer="/arguments")
+    if request.queue and not _CLAIM.fullmatch(request.queue):
+        yield FieldProblem("is no name of a queue: lower-case letters, digits, '-', '.'", pointer="/queue")
 
 
 async def _check_program(tree: CodeTree, pointer: str) -> list[FieldProblem]:
@@ -99,9 +112,10 @@ def _check_details(request: NewJobRequest) -> Iterator[FieldProblem]:
             yield FieldProblem("has a character that no variable may have", pointer=to_pointer(["env", name]))
     if sum(len(name) + len(value) for name, value in request.env.items()) > _MOST_ENV_BYTES:
         yield FieldProblem(f"has more than {_MOST_ENV_BYTES} bytes in all", pointer="/env")
-    for number, word in enumerate(request.command):
-        if "\0" in word or not _is_utf8(word):
-            yield FieldProblem("has a character that no program can be given", pointer=to_pointer(["command", number]))
+    for name, words in (("command", request.command), ("arguments", request.arguments)):
+        for number, word in enumerate(words):
+            if "\0" in word or not _is_utf8(word):
+                yield FieldProblem("has a character that no program can be given", pointer=to_pointer([name, number]))
     yield from _check_mounts(request.mounts)
     for key, value in request.labels.items():
         domain = key.partition("/")[0] if "/" in key else ""

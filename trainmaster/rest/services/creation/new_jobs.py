@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.api.code import CODE_DIGEST, build_volume
-from trainmaster.api.labels import MANAGED_BY, REST_FRAMEWORK, SCRIPT_OF, USER
+from trainmaster.api.labels import MANAGED_BY, QUEUE_NAME, REST_FRAMEWORK, SCRIPT_OF, USER
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations, read_labels
 from trainmaster.api.resources import (
@@ -36,7 +36,7 @@ from trainmaster.jobs.compose.request import JobRequest, MountedCode
 from trainmaster.jobs.compose.trainjob import SupportedFields, complete, compose
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.services.creation import naming
-from trainmaster.rest.services.creation.code import ENTRY, INLINE_BYTES, build_data, store_bundle
+from trainmaster.rest.services.creation.code import ENTRY, INLINE_BYTES, CodeTree, build_data, store_bundle
 from trainmaster.rest.services.creation.guide_jobs import (
     MANAGER,
     TOO_LARGE_HINT,
@@ -69,6 +69,7 @@ _POINTERS = {
     "labels": "/labels",
     "name": "/name",
     "packages": "/packages",
+    "processes": "/processes_per_node",
 }
 """Parts of a job and their pointers in the request."""
 _HINTS = {
@@ -136,6 +137,19 @@ class NewJobs:
             if choose_name(asked, ticket):
                 raise Problem(409, "already-exists", f"there is a job {name!r} already", hint="choose another name")
         raise Problem(409, "names-taken", "no second was free for the job's name", hint="send it again in a moment")
+
+    async def preview(self, client: Client, asked: NewJobRequest) -> list[Object]:
+        """The objects that `create` would make now; none for code that only a bundle can hold. Creates nothing."""
+        base, errors = await self._find_base(client, asked)
+        if base is None or errors:
+            raise invalid(errors)
+        name = choose_name(asked, Ticket()) or naming.build_job_name(asked.basics.user_id, self._maker.clock.now())
+        if asked.tree is None:
+            return [_compose(asked, Ticket(), name, base, None, await self._maker.server.get_shape())]
+        if not asked.tree.is_small:
+            return []
+        script, code = _build_script(asked, asked.tree, Ticket(), name)
+        return [script, _compose(asked, Ticket(), name, base, code, await self._maker.server.get_shape())]
 
     # Building everything except the name
 
@@ -216,15 +230,7 @@ class NewJobs:
             await _check_budget(client, asked.basics.namespace)
             digest = await asyncio.to_thread(store_bundle, self._bundles, tree, asked.basics.namespace)
             return None, MountedCode(build_volume(digest, CODE_VOLUME), SCRIPTS, script, {CODE_DIGEST: digest})
-        data, items = build_data(tree)
-        labels = {MANAGED_BY: MANAGER, USER: asked.basics.user_id, SCRIPT_OF: name}
-        meta: Object = {"name": script, "namespace": asked.basics.namespace, "labels": labels}
-        if ticket.key:
-            labels[KEY_LABEL] = ticket.key
-            meta["annotations"] = {BODY_HASH: ticket.body}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, **data}
-        source = {"name": script, **({"items": items} if items else {})}
-        code = MountedCode({"name": CODE_VOLUME, "configMap": source}, SCRIPTS, script)
+        body, code = _build_script(asked, tree, ticket, name)
         try:
             return await client.create(CONFIG_MAPS, body, asked.basics.namespace, options=WRITES), code
         except AlreadyExists:
@@ -245,6 +251,19 @@ class NewJobs:
     async def _drop(self, client: Client, script: Object | None) -> None:
         if script is not None and not script["metadata"].get("ownerReferences"):
             await self._maker.remove(client, script)
+
+
+def _build_script(asked: NewJobRequest, tree: CodeTree, ticket: Ticket, name: str) -> tuple[Object, MountedCode]:
+    """The ConfigMap of the job's own code, and the code as a job mounts it."""
+    data, items = build_data(tree)
+    script, labels = naming.get_job_script(name), {MANAGED_BY: MANAGER, USER: asked.basics.user_id, SCRIPT_OF: name}
+    meta: Object = {"name": script, "namespace": asked.basics.namespace, "labels": labels}
+    if ticket.key:
+        labels[KEY_LABEL] = ticket.key
+        meta["annotations"] = {BODY_HASH: ticket.body}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, **data}
+    source = {"name": script, **({"items": items} if items else {})}
+    return body, MountedCode({"name": CODE_VOLUME, "configMap": source}, SCRIPTS, script)
 
 
 def choose_name(asked: NewJobRequest, ticket: Ticket) -> str:
@@ -271,10 +290,13 @@ def _compose(
     labels = {**asked.labels, MANAGED_BY: MANAGER, USER: basics.user_id}
     if ticket.key:
         labels[KEY_LABEL] = ticket.key
+    if asked.queue:
+        labels[QUEUE_NAME] = asked.queue
     request = JobRequest(
         name,
         basics.namespace,
         nodes=basics.num_nodes,
+        processes="" if asked.processes is None else str(asked.processes),
         env=asked.env,
         mounts=tuple(asked.mounts),
         resources=_list_resources(basics),
@@ -305,9 +327,9 @@ def _list_resources(basics: GuideRequest) -> dict[str, str | int]:
 
 def _build_command(asked: NewJobRequest, runtime: Object) -> tuple[str, ...]:
     if asked.command or asked.tree is None:
-        return tuple(asked.command)
+        return (*asked.command, *asked.arguments)
     program = "torchrun" if read_framework(runtime)[0] == "torch" else "python"
-    return program, f"{SCRIPTS}/{asked.tree.entry}"
+    return program, f"{SCRIPTS}/{asked.tree.entry}", *asked.arguments
 
 
 def _set_entry(job: Object, entry: str) -> None:

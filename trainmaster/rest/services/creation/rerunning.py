@@ -86,7 +86,7 @@ async def _make(client: Client, job: TrainingJob, name: str, script: Object | No
         own = await _copy_script(client, script, name, key)
         if own is None:
             return None
-        manifest["spec"] = _rename(manifest["spec"], script["metadata"]["name"], own["metadata"]["name"])
+        manifest["spec"] = rename_config_map(manifest["spec"], script["metadata"]["name"], own["metadata"]["name"])
     try:
         made = await client.create(job.gvr, manifest, job.namespace, options=WRITES)
     except AlreadyExists:
@@ -134,7 +134,7 @@ def _mentions(spec: Fields, name: str) -> bool:
     return any(source.get("name") == name for source in _list_sources(spec))
 
 
-def _rename(spec: Object, old: str, new: str) -> Object:
+def rename_config_map(spec: Object, old: str, new: str) -> Object:
     """The spec with all volumes of the old ConfigMap replaced by the new one."""
     changed: Object = copy.deepcopy(spec)
     for source in _list_sources(changed):
