@@ -416,3 +416,102 @@ def test_a_part_that_cannot_be_loaded_offers_to_load_the_page_again(run: Run) ->
       return [find("button"), find("b")];
     """
     assert run("lib/lazy.js", body) == ["Reload", "here"]
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("--epochs 3", ["--epochs", "3"]),
+        ('a \'b c\' "d \\"e"  f\\ g', ["a", "b c", 'd "e', "f g"]),
+        ("''", [""]),
+        ("  ", []),
+        ("'open", ["open"]),
+    ],
+)
+def test_arguments_are_split_as_a_shell_does(run: Run, text: str, want: list[str]) -> None:
+    assert run("lib/new_job.js", "return m.splitWords(v);", text) == want
+    again = "return m.splitWords(v.map(m.quoteWord).join(' '));"
+    assert run("lib/new_job.js", again, want) == want
+
+
+def test_a_form_becomes_the_request_that_it_says(run: Run) -> None:
+    draft = {
+        "namespace": "ann", "runtime": "TrainingRuntime/ours", "nodes": "2", "gpus": "many",
+        "env": "A=1\nB==\n__proto__=x", "ttl": "7d", "arguments": "--x 'y z'", "code": "print(1)", "source": "code",
+    }  # fmt: skip
+    found = run("lib/new_job.js", "return JSON.stringify(m.buildRequest(m.parseDraft(v)));", draft)
+    assert json.loads(found) == {
+        "namespace": "ann",
+        "runtime": "ours",
+        "runtime_kind": "TrainingRuntime",
+        "config": {"num_nodes": 2, "gpu_per_node": "many"},
+        "code": "print(1)",
+        "arguments": ["--x", "y z"],
+        "env": {"A": "1", "B": "=", "__proto__": "x"},
+        "ttl_seconds": 7 * 86400,
+    }
+
+
+def test_drafts_of_another_version_do_no_harm(run: Run) -> None:
+    stored: list[Any] = [None, 7, "x", [], {"mode": "cards", "nodes": 3, "files": None, "yaml": "kind: A", "more": 1}]
+    found = run("lib/new_job.js", "return v.map((one) => m.parseDraft(one));", stored)
+    assert [(one["mode"], one["nodes"], one["files"]) for one in found] == [("form", "1", {})] * 5
+    assert found[4]["yaml"] == "kind: A" and "more" not in found[4]
+
+
+@pytest.mark.parametrize(
+    ("name", "want"), [("job", "job-2"), ("job-9", "job-10"), ("x" * 60, "x" * 42 + "-2"), ("job-", "job--2")]
+)
+def test_a_copy_gets_the_next_name(run: Run, name: str, want: str) -> None:
+    assert run("lib/new_job.js", "return m.proposeName(v);", name) == want.replace("job--2", "job-2")
+
+
+DIFF = """
+  const undo = (before, lines) => {
+    const left = before.split("\\n"), found = [];
+    let at = 0;
+    for (const line of lines) {
+      if (line.kind === "gap") continue;
+      const number = line.kind === "added" ? null : line.left;
+      while (number !== null && at < number - 1) found.push(left[at++]);
+      if (line.kind !== "removed") found.push(line.text);
+      if (line.kind !== "added") at += 1;
+    }
+    return [...found, ...left.slice(at)].join("\\n");
+  };
+"""
+
+
+def test_differences_lead_from_one_text_to_the_other(run: Run) -> None:
+    body = f"""{DIFF}
+      const wrong = [];
+      let seed = 7;
+      const next = (most) => (seed = (seed * 48271) % 2147483647) % most;
+      for (let round = 0; round < 300; round += 1) {{
+        const before = Array.from({{ length: next(30) + 1 }}, () => "abcd"[next(4)]);
+        const after = before.filter(() => next(4)).flatMap((one) => (next(5) ? [one] : [one, "x" + next(3)]));
+        const lines = m.diffTexts(before.join("\\n") + "\\n", after.join("\\n") + "\\n");
+        if (undo(before.join("\\n"), lines) !== after.join("\\n")) wrong.push([before.join(""), after.join("")]);
+      }}
+      return wrong;
+    """
+    assert run("lib/diff.js", body) == []
+
+
+def test_only_what_differs_is_shown_with_its_surroundings(run: Run) -> None:
+    body = """
+      const lines = Array.from({ length: 50 }, (_, at) => `line ${at}`);
+      const other = [...lines];
+      other[20] = "changed";
+      const show = (found) => found.map((one) => `${one.kind[0]}${one.left || one.right || ""}`).join(" ");
+      const many = Array.from({ length: 3000 }, (_, at) => `a${at}`).join("\\n");
+      return [
+        show(m.diffTexts(lines.join("\\n"), other.join("\\n"))),
+        m.diffTexts("same\\n", "same"),
+        m.diffTexts("", "one\\n").map((one) => one.kind),
+        m.diffTexts(many, many.replaceAll("a", "b")).length,
+      ];
+    """
+    shown, same, first, many = run("lib/diff.js", body)
+    assert shown == "g s18 s19 s20 r21 a21 s22 s23 s24 g"
+    assert (same, first, many) == ([], ["added"], 6000)

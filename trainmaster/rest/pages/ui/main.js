@@ -1,6 +1,7 @@
 // Begins the page: logs in, and shows the page of the address.
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { t } from "./lib/i18n.js";
+import { lazy } from "./lib/lazy.js";
 import { route } from "./lib/router.js";
 import { loadSession, logIn, refreshServer, session, takeLink } from "./lib/session.js";
 import { useShortcuts } from "./lib/shortcuts.js";
@@ -18,8 +19,10 @@ import { Toasts } from "./parts/toasts.js";
 
 const REFRESH_MS = 5 * 60_000;
 
-/** @type {Record<string, () => unknown>} */
-const PAGES = { "": OverviewPage, jobs: JobsPage, job: JobPage, history: HistoryPage, runtimes: RuntimesPage };
+const NewJobPage = lazy(() => import("./pages/new_job.js").then((m) => m.NewJobPage));
+
+/** @type {Record<string, (props: any) => unknown>} */
+const PAGES = { "": OverviewPage, jobs: JobsPage, job: JobPage, history: HistoryPage, runtimes: RuntimesPage, new: NewJobPage };
 
 function Page() {
   const { status } = session.value;

@@ -66,6 +66,7 @@ export function buildUrl(path, query = {}) {
  * @typedef {object} Options
  * @property {Query} [query]
  * @property {unknown} [body] sent as JSON
+ * @property {ArrayBuffer} [raw] sent as it is, in place of a body
  * @property {Record<string, string>} [headers]
  * @property {AbortSignal} [signal]
  * @property {boolean} [anonymous] a refusal does not end the login: it is the request to log in
@@ -78,7 +79,7 @@ export function buildUrl(path, query = {}) {
  * @param {Options} [options]
  * @returns {Promise<Response>}
  */
-export async function open(method, path, { query, body, headers = {}, signal, anonymous = false } = {}) {
+export async function open(method, path, { query, body, raw, headers = {}, signal, anonymous = false } = {}) {
   /** @type {Record<string, string>} */
   const all = { ...headers };
   const key = readStored(KEY);
@@ -87,6 +88,7 @@ export async function open(method, path, { query, body, headers = {}, signal, an
   /** @type {RequestInit} */
   const init = { method, headers: all, cache: "no-store", credentials: "same-origin", redirect: "error" };
   if (body !== undefined) init.body = JSON.stringify(body);
+  else if (raw) init.body = raw;
   if (signal) init.signal = signal;
   let response;
   try {

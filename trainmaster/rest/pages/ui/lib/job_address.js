@@ -11,6 +11,16 @@ export function buildJobAddress(job, query = {}) {
 }
 
 /**
+ * Where the page for new jobs has this one as its text.
+ * @param {{namespace: string, name: string, uid: string, kind: string}} job
+ * @param {boolean} isLive
+ */
+export function buildCloneAddress(job, isLive) {
+  const kind = job.kind === "TrainJob" ? null : job.kind;
+  return buildAddress(["new"], { ns: job.namespace, clone: job.name, ...(isLive ? { kind } : { record: job.uid }) });
+}
+
+/**
  * @param {"job" | "log" | "usage"} subject
  * @param {{namespace: string, name: string, kind: string}} job
  */

@@ -1,7 +1,7 @@
 // One job: what it does and why, how it failed, its ranks, logs and events. A deleted job's record fills the same page.
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { t } from "../lib/i18n.js";
-import { buildJobAddress, buildTopic } from "../lib/job_address.js";
+import { buildCloneAddress, buildJobAddress, buildTopic } from "../lib/job_address.js";
 import { getShownState } from "../lib/job_rows.js";
 import { countAttempts, JobState } from "../lib/job_state.js";
 import { lazy } from "../lib/lazy.js";
@@ -27,10 +27,13 @@ import { VerbDialog } from "../parts/verb_dialog.js";
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
 /** @typedef {{verb: import("../lib/verbs.js").Verb, job: JobDetail}} Asked what somebody wants to do to the job */
 
-const TABS = ["logs", "ranks", "curves", "events"];
+const TABS = ["logs", "ranks", "curves", "events", "outputs", "code", "manifest"];
 /** The tabs that show what the ranks use now. */
 const USING = ["ranks", "curves"];
 const Curves = lazy(() => import("../parts/curves.js").then((module) => module.loadCurves()));
+const Outputs = lazy(() => import("../parts/outputs.js").then((m) => m.Outputs));
+const Code = lazy(() => import("../parts/code.js").then((m) => m.Code));
+const Manifest = lazy(() => import("../parts/manifest.js").then((m) => m.Manifest));
 
 export function JobPage() {
   const [asked, setAsked] = useState(/** @type {Asked | null} */ (null));
@@ -71,6 +74,9 @@ function Job({ onAsk }) {
     ${tab === "ranks" ? html`<${Ranks} data=${data} live=${live} record=${record} kind=${kind} usage=${usage} />` : null}
     ${tab === "curves" ? html`<${Curves} data=${data} live=${live} record=${record} kind=${kind} usage=${usage} />` : null}
     ${tab === "events" ? html`<${Events} events=${job.events.value} />` : null}
+    ${tab === "outputs" ? html`<${Outputs} data=${data} live=${live} record=${record} kind=${kind} />` : null}
+    ${tab === "code" ? html`<${Code} data=${data} live=${live} record=${record} kind=${kind} />` : null}
+    ${tab === "manifest" ? html`<${Manifest} data=${data} live=${live} record=${record} kind=${kind} />` : null}
   `;
 }
 
@@ -140,13 +146,14 @@ function Head({ data, live, onAsk }) {
       <${State} state=${live ? getShownState(live) : data.state} />
       ${live ? null : html`<span class="badge">${t("job.record")}</span>`}
     </div>
-    ${isReadOnly() ? null : live ? html`<${Actions} job=${live} onAsk=${onAsk} />` : html`<${RecordActions} record=${data} />`}
+    ${isReadOnly() ? null : live ? html`<${Actions} job=${live} onAsk=${onAsk} />` : html`<div class="actions"><a class="button" href=${buildCloneAddress(data, false)}>${t("job.clone")}</a><${RecordActions} record=${data} /></div>`}
   </div>`;
 }
 
 /** @param {{job: JobDetail, onAsk: (asked: Asked) => void}} props */
 function Actions({ job, onAsk }) {
   return html`<div class="actions">
+    <a class="button" href=${buildCloneAddress(job, true)}>${t("job.clone")}</a>
     ${VERBS.filter((verb) => isApplicable(verb, job)).map((verb) => html`<button key=${verb} type="button" class=${verb === "delete" ? "danger-text" : ""} onClick=${() => onAsk({ verb, job })}>${t(`verb.${verb}`)}</button>`)}
   </div>`;
 }

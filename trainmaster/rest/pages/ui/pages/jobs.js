@@ -192,6 +192,7 @@ function Filters({ all, filter, count }) {
     ${isNarrow.value ? null : html`<${ColumnMenu} />`}
     <span class="count" aria-live="polite">${t("jobs.count", { n: count })}${isFiltered && count !== all.length ? html` <span class="quiet">${t("jobs.count.of", { n: all.length })}</span>` : null}</span>
     ${isFiltered ? html`<a href="#/jobs">${t("jobs.reset")}</a>` : null}
+    ${isReadOnly() ? null : html`<a class="button main" href="#/new">${t("page.new")}</a>`}
   </form>`;
 }
 

@@ -11,6 +11,7 @@ import { Icon } from "./icons.js";
 const PAGES = [
   ["", "overview"],
   ["jobs", "jobs"],
+  ["new", "new"],
   ["history", "history"],
   ["runtimes", "runtimes"],
 ];
