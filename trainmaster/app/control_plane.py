@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from trainmaster.api.declaring import catalogue
@@ -30,7 +30,7 @@ from trainmaster.app.health import CommitCheck, declare_gauges
 from trainmaster.app.home.credentials import OWNER, ensure_secret, load_static_tokens
 from trainmaster.app.home.folder import Home
 from trainmaster.app.process import raise_descriptor_limit
-from trainmaster.app.settings import Settings
+from trainmaster.app.settings import Settings, Source
 from trainmaster.auth.identities import Credentials
 from trainmaster.auth.pki import Pki, build_server_tls
 from trainmaster.auth.rbac import RbacAuthorizer
@@ -57,6 +57,8 @@ class World:
     environ: Mapping[str, str]
     clock: Clock
     ids: Ids
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """Where settings come from; "default" for those that are not named."""
 
 
 class UsageAccess(Protocol):

@@ -35,7 +35,7 @@ from trainmaster.app.node import open_inventory
 from trainmaster.app.process import find_loop_factory, protect_from_oom_killer, stop_on_signals
 from trainmaster.app.rest.embedded import serving_rest
 from trainmaster.app.rest.serving import WILDCARDS
-from trainmaster.app.settings import Settings
+from trainmaster.app.settings import Effective, Settings
 from trainmaster.app.tenant_upgrade import upgrade_tenants
 from trainmaster.app.workloads import RunningNode, running_workloads
 from trainmaster.auth.pki import Pki
@@ -70,15 +70,16 @@ async def report_warm(agent: NodeAgent, _: ControlMessage) -> ControlMessage:
     return {"budget": agent.supervisor.zygotes.budget, "found": found}
 
 
-def run(home: Home, settings: Settings, environ: Mapping[str, str], ready: Ready) -> None:
+def run(home: Home, effective: Effective, environ: Mapping[str, str], ready: Ready) -> None:
     """Serves until SIGTERM or SIGINT. HomeError with one sentence if it cannot start."""
+    settings = effective.settings
     logs.setup(level=settings.log.level, form=settings.log.form)
     try:
         failpoints.arm(environ.get("TRAINMASTER_FAILPOINTS", ""))
     except ValueError as error:
         raise HomeError(f"TRAINMASTER_FAILPOINTS: {error}") from None
     protect_from_oom_killer()
-    world = World(home, settings, environ, SystemClock(), SystemIds())
+    world = World(home, settings, environ, SystemClock(), SystemIds(), effective.sources)
     # No garbage is created during the start, so collecting it would only cost time.
     gc.disable()
     sys.setswitchinterval(SWITCH_SECONDS)

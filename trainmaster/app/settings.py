@@ -295,6 +295,17 @@ class Effective:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingValue:
+    """One effective setting, for people and programs."""
+
+    key: str
+    value: object
+    """A list for several texts."""
+    default: object
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
     """One field of one group, with what loading needs."""
 
@@ -361,6 +372,17 @@ def list_settings() -> dict[str, Setting]:
         for item in dataclasses.fields(defaults):
             key = f"{group.name}.{item.name}"
             found[key] = Setting(key, type(defaults), getattr(defaults, item.name))
+    return found
+
+
+def list_values(effective: Effective) -> list[SettingValue]:
+    """All settings, in order."""
+    found = []
+    for key, setting in list_settings().items():
+        group, _, name = key.partition(".")
+        values = getattr(getattr(effective.settings, group), name), setting.default
+        value, default = (list(one) if isinstance(one, tuple) else one for one in values)
+        found.append(SettingValue(key, value, default, effective.sources.get(key, "default")))
     return found
 
 

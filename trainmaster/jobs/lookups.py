@@ -15,6 +15,8 @@ from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.training import TrainingJob
 
+_CLUSTER_WIDE = "ClusterTrainingRuntime"
+
 
 class AmbiguousName(StatusError):
     """Jobs of several kinds have the same name."""
@@ -93,6 +95,15 @@ async def find_runtime(client: Client, job: TrainingJob) -> Object | None:
         return None
     namespace = job.namespace if gvr == TRAINING_RUNTIMES else ""
     return await find_readable(client, gvr, job.runtime["name"], namespace)
+
+
+def uses_runtime(job: TrainingJob, runtime: TrainingRuntime) -> bool:
+    kind = "TrainingRuntime" if runtime.namespace else _CLUSTER_WIDE
+    return (
+        job.runtime.get("name") == runtime.name
+        and job.runtime.get("kind", _CLUSTER_WIDE) == kind
+        and runtime.namespace in ("", job.namespace)
+    )
 
 
 async def count_nodes(client: Client, jobs: Iterable[TrainingJob]) -> dict[str, int]:

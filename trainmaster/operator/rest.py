@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,12 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from trainmaster.api.meta import Object
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.home.folder import Home, HomeError
 from trainmaster.app.process import find_loop_factory, raise_descriptor_limit, stop_on_signals
 from trainmaster.app.rest.backend import BackendSettings, Folders, build_backend
+from trainmaster.app.rest.host import build_home_doctor, list_settings
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
 from trainmaster.app.rest.serving import (
     WILDCARDS,
@@ -32,9 +34,9 @@ from trainmaster.app.rest.serving import (
     open_listener,
     serving_on_demand,
 )
-from trainmaster.app.settings import Dashboard, Rest
+from trainmaster.app.settings import Dashboard, Effective, Rest, Settings, Source
 from trainmaster.auth.pki import Pki
-from trainmaster.client.contract import ActingIdentity
+from trainmaster.client.contract import ActingIdentity, Client
 from trainmaster.client.http import HttpClient
 from trainmaster.client.kubeconfig import ClusterConfig
 from trainmaster.client.kubeconfig import build_tls as build_client_tls
@@ -45,7 +47,7 @@ from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import SystemIds
 from trainmaster.kit.scopes import Scope
 from trainmaster.rest.callers import ReviewingCallers
-from trainmaster.rest.contract import Backend, HostInfo
+from trainmaster.rest.contract import Backend, Diagnose, HostInfo
 from trainmaster.rest.logins.storage import SecretStorage
 from trainmaster.rest.oidc import AUTHENTICATED
 from trainmaster.rest.services.creation.server_fields import DOCUMENT_PATH, list_fields
@@ -57,6 +59,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_NAMESPACE = "trainmaster-system"
 """That of deploy/rest."""
+SETTINGS_GROUPS = ("rest", "dashboard", "limits")
+"""The settings that count for this process."""
 _AGENT = f"trainmaster-rest/{__version__}"
 Ready = Callable[[str, str], None]
 """Called once when requests are accepted: the address, and the file with its CA ("" for a given certificate)."""
@@ -78,6 +82,10 @@ class Options:
     history: Path | None = None
     logins_namespace: str = DEFAULT_NAMESPACE
     """Where the Secret with the state of logins is kept."""
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """Where settings come from."""
+    home: Home | None = None
+    """Whose server it stands in front of, instead of a cluster."""
 
 
 def run(config: ClusterConfig, options: Options, ready: Ready, *, log_level: str, log_form: str) -> None:
@@ -168,9 +176,32 @@ def _build(
         remind=sweeper.remind,
         check_ready=check_ready,
     )
-    name = urlsplit(bare.server).hostname or bare.server
+    info = _build_info(options, urlsplit(bare.server).hostname or bare.server, clock)
+    return dataclasses.replace(backend, server=info)
+
+
+def _build_info(options: Options, name: str, clock: Clock) -> HostInfo:
     abilities = ("nodes", "queue", "usage") if options.history is None else ("history", "nodes", "queue", "usage")
-    return dataclasses.replace(backend, server=HostInfo("cluster", name, abilities))
+    settings = Settings(rest=options.rest, dashboard=options.dashboard, limits=options.limits)
+    effective = Effective(settings, options.sources)
+    if options.home is not None:
+        diagnose = build_home_doctor(options.home, settings)
+    else:
+        diagnose = _build_doctor(options.logins_namespace, clock)
+    return HostInfo("cluster", name, abilities, lambda: list_settings(effective, SETTINGS_GROUPS), diagnose)
+
+
+def _build_doctor(namespace: str, clock: Clock) -> Diagnose:
+    """As `trainmaster doctor --kubeconfig`, with what the caller may see."""
+
+    async def diagnose(client: Client) -> list[Object]:
+        # Imported here because it is asked for rarely.
+        from trainmaster.operator.monitoring import doctor
+
+        found = await doctor.examine(doctor.ClusterFacts(client, namespace, clock))
+        return [dataclasses.asdict(line) for line in found]
+
+    return diagnose
 
 
 def _get_certificate(options: Options, clock: Clock) -> tuple[str, str, str]:

@@ -235,14 +235,23 @@ class Caller:
     async def check_user(self, user_id: str) -> None:
         """Raises Problem 403 if the caller acts for another user. Administrators (who can create namespaces) may."""
         own = self.user_id
-        if user_id == own or self.is_administrator:
-            return
+        if user_id != own and not await self.may_administrate():
+            text = f"user_id is {user_id[:64]!r}, and you are {own!r}"
+            raise Problem(403, "not-yours", text, hint=f"send user_id {own!r}; only administrators act for others")
+
+    async def may_administrate(self) -> bool:
+        """Whether the caller can create namespaces, as administrators can."""
+        if self.is_administrator:
+            return True
         attributes = {"verb": "create", "resource": "namespaces"}
         review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": "SelfSubjectAccessReview"}
         answer = await self.client.create(ACCESS_REVIEWS, {**review, "spec": {"resourceAttributes": attributes}})
-        if not read_status(answer).get("allowed"):
-            text = f"user_id is {user_id[:64]!r}, and you are {own!r}"
-            raise Problem(403, "not-yours", text, hint=f"send user_id {own!r}; only administrators act for others")
+        return bool(read_status(answer).get("allowed"))
+
+    async def check_administrator(self) -> None:
+        """Raises Problem 403 for others."""
+        if not await self.may_administrate():
+            raise Problem(403, "forbidden", "this is for administrators, who may create namespaces")
 
     async def settle(self) -> None:
         """Waits until everything that the answer may contain is on disk."""

@@ -46,13 +46,26 @@ class RestLimits:
     """Proxies whose X-Forwarded-For is trusted."""
 
 
+ListSettings = Callable[[], list[Object]]
+"""The settings in effect with their sources, without secrets (`models.diagnosis`)."""
+Diagnose = Callable[[Client], Awaitable[list[Object]]]
+"""What `trainmaster doctor` finds; on a cluster with the rights of the caller."""
+
+
+async def diagnose_nothing(_: Client) -> list[Object]:
+    """The doctor of a host that has none."""
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class HostInfo:
-    """What clients are told about the host."""
+    """What clients are told about the host; the settings and the doctor's findings only administrators."""
 
     mode: Literal["home", "cluster"] = "home"
     name: str = ""
     abilities: tuple[str, ...] = ()
+    list_settings: ListSettings = list
+    diagnose: Diagnose = diagnose_nothing
 
 
 @dataclass(frozen=True, slots=True)

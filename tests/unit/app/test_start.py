@@ -17,7 +17,7 @@ PACKAGES = {"apsw", "httptools", "orjson"}
 """What a start needs beside Python: the store, HTTP/1.1 and JSON."""
 LATER = (
     "trainmaster.rest", "trainmaster.app.rest.embedded_backend", "trainmaster.operator.mode",
-    "trainmaster.cli.doctor.machine",
+    "trainmaster.app.doctor",
     "trainmaster.testing", "trainmaster.client.http", "trainmaster.controllers.explain.reasons", "trainmaster.sdk",
     "importlib.resources", "zipfile", "tarfile", "sysconfig", "sqlite3", "multiprocessing", "http.client",
     "urllib.request", "unittest", "pdb", "xml",

@@ -14,9 +14,11 @@ from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, TTL_FIELD
 from trainmaster.api.tenancy import SYSTEM_NAMESPACE
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.app.rest.backend import BackendSettings, Folders, build_backend, build_log_source
+from trainmaster.app.rest.host import build_home_doctor, list_settings
 from trainmaster.app.rest.identities import add_oidc, build_sign_up
 from trainmaster.app.rest.pod_logs import build_opener
 from trainmaster.app.rest.usage import build_usage
+from trainmaster.app.settings import Effective
 from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
@@ -72,7 +74,13 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
         remind=sweeper.remind,
         check_ready=_check_ready,
     )
-    info = HostInfo("home", socket.gethostname(), ("history", "nodes", "queue", "usage"))
+    info = HostInfo(
+        "home",
+        socket.gethostname(),
+        ("history", "nodes", "queue", "usage"),
+        lambda: list_settings(Effective(world.settings, world.sources)),
+        build_home_doctor(world.home, world.settings),
+    )
     log_windows = LogWindows(world.clock, build_opener(world.home.pods))
     audit = None if api.audit is None else api.audit.write
     return replace(backend, server=info, audit=audit, log_windows=log_windows)

@@ -6,14 +6,15 @@ Imported on demand, because it imports the scheduler.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainmaster.api.devices import Device, list_devices
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
-from trainmaster.api.pods.requests import CPU, Amounts, add_into, count_requests, read_amounts
+from trainmaster.api.pods.requests import CPU, Amounts, add_into, read_amounts
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS
+from trainmaster.app.rest.node_loads import Load, lease_unnamed, list_loads
 from trainmaster.client.contract import Client
 from trainmaster.client.listed import ListedView, fetch
 from trainmaster.client.view import View
@@ -27,7 +28,6 @@ from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
-from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
 
 _SHOWN_LABELS = 64
@@ -44,16 +44,18 @@ def build_nodes(nodes: list[Object], view: ListedView | None) -> list[Object]:
     """`view`: None if the Pods are not known."""
     if view is None:
         return [_build_node(node, None, {}) for node in nodes]
-    taken: defaultdict[str, Amounts] = defaultdict(dict)
-    for pod in map(Pod, view.list(PODS)):
-        if pod.node and not pod.is_over:
-            add_into(taken[pod.node], count_requests(pod.spec))
+    loads: defaultdict[str, list[Load]] = defaultdict(list)
+    for load in list_loads(view):
+        loads[load.node].append(load)
     leases: Mapping[str, str] = read_ledger(view).leases
-    return [_build_node(node, taken[node["metadata"]["name"]], leases) for node in nodes]
+    return [_build_node(node, loads[node["metadata"]["name"]], leases) for node in nodes]
 
 
-def _build_node(raw: Object, taken: Amounts | None, leases: Mapping[str, str]) -> Object:
-    node = Node(raw)
+def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, str]) -> Object:
+    node, devices = Node(raw), list_devices(raw)
+    taken = None if loads is None else _sum_requests(loads)
+    if loads is not None:
+        leases = {**leases, **lease_unnamed(devices, loads, leases)}
     has, offers = read_amounts(node.capacity), read_amounts(node.allocatable)
     return {
         "name": node.name,
@@ -71,8 +73,36 @@ def _build_node(raw: Object, taken: Amounts | None, leases: Mapping[str, str]) -
             }
             for name in sorted({*has, *offers})
         ],
-        "gpus": [_build_gpu(device, leases) for device in list_devices(raw)],
+        "gpus": [_build_gpu(device, leases, is_known=loads is not None) for device in devices],
+        "jobs": None if loads is None else _build_jobs(loads),
     }
+
+
+def _build_jobs(loads: Sequence[Load]) -> list[Object]:
+    """Without the Pods that mirror the control plane."""
+    jobs: dict[tuple[str, str, str], list[Load]] = {}
+    for load in loads:
+        if not load.is_mirror:
+            jobs.setdefault((load.namespace, load.job, load.kind), []).append(load)
+    return [_build_job(jobs[key]) for key in sorted(jobs)]
+
+
+def _build_job(loads: Sequence[Load]) -> Object:
+    return {
+        "namespace": loads[0].namespace,
+        "name": loads[0].job,
+        "kind": loads[0].kind or None,
+        "uid": loads[0].uid or None,
+        "pods": len(loads),
+        "requests": _scale_all(_sum_requests(loads)),
+    }
+
+
+def _sum_requests(loads: Sequence[Load]) -> Amounts:
+    total: Amounts = {}
+    for load in loads:
+        add_into(total, load.requests)
+    return total
 
 
 def _build_condition(condition: Fields) -> Object:
@@ -85,18 +115,22 @@ def _build_condition(condition: Fields) -> Object:
     }
 
 
-def _build_gpu(device: Device, leases: Mapping[str, str]) -> Object:
+def _build_gpu(device: Device, leases: Mapping[str, str], *, is_known: bool) -> Object:
     job = leases.get(device.id)
-    state = "leased" if job else "unhealthy" if device.unhealthy else "held" if device.held else "free"
+    state = "leased" if job else "unhealthy" if device.unhealthy else "held" if device.held else ""
     return {
         "index": device.index,
         "id": device.id,
         "product": device.product or None,
         "memory_mib": device.memory_mib or None,
-        "state": state,
+        "state": state or ("free" if is_known else "unknown"),
         "reason": device.unhealthy or device.held or None,
         "job": job,
     }
+
+
+def _scale_all(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {name: _scale(name, amount) for name, amount in sorted(amounts.items()) if amount > 0}
 
 
 def _scale(name: str, amount: int) -> float:
@@ -161,7 +195,7 @@ def _build_verdict(verdict: SchedulingVerdict, job: TrainingJob | None, sentence
         "sentence": sentence,
         "since": read_text(waiting, "since") or verdict.gang.created or None,
         "priority": verdict.gang.priority,
-        "requests": {name: _scale(name, amount) for name, amount in sorted(verdict.growth.items()) if amount > 0},
+        "requests": _scale_all(verdict.growth),
     }
 
 

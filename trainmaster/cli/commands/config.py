@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.app.settings import list_settings
+from trainmaster.app.settings import list_values
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.flags import add_settings, load_settings
@@ -21,17 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
-    effective = load_settings(options, context, context.home(options))
-    values: dict[str, object] = {}
-    for key in list_settings():
-        group, _, name = key.partition(".")
-        value = getattr(getattr(effective.settings, group), name)
-        values[key] = list(value) if isinstance(value, tuple) else value
+    values = list_values(load_settings(options, context, context.home(options)))
     if options.output == "table":
-        rows = [(key, _show(value), effective.sources[key]) for key, value in values.items()]
-        print_table(context, ("SETTING", "VALUE", "FROM"), rows)
+        print_table(context, ("SETTING", "VALUE", "FROM"), [(one.key, _show(one.value), one.source) for one in values])
     else:
-        data = {key: {"value": value, "from": effective.sources[key]} for key, value in values.items()}
+        data = {one.key: {"value": one.value, "from": one.source} for one in values}
         print_data(context, data, options.output)
     return exits.OK
 

@@ -17,9 +17,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from trainmaster.app.doctor import Diagnosis, examine
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
-from trainmaster.cli.doctor.machine import Diagnosis, examine
 from trainmaster.cli.flags import add_settings, load_settings
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.servers.flags import add_cluster, is_cluster
@@ -60,9 +60,9 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
 
 def _examine_cluster(options: argparse.Namespace, context: CommandContext) -> list[Diagnosis]:
     # Imported here because it loads the operator, of which a machine needs nothing.
-    from trainmaster.cli.doctor import cluster
     from trainmaster.cli.servers.connection import call
     from trainmaster.kit.clock import SystemClock
+    from trainmaster.operator.monitoring import doctor as cluster
 
     place: str = options.operator_namespace
     return call(context, options, lambda client: cluster.examine(cluster.ClusterFacts(client, place, SystemClock())))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trainmaster.api.tenancy import SYSTEM_NAMESPACE
 from trainmaster.app.home.folder import HomeError, default_root
-from trainmaster.app.settings import Rest, Settings, SettingsError, load
+from trainmaster.app.settings import Effective, Rest, SettingsError, load
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.client.kubeconfig import ClusterConfig, ConfigError, choose_config, load_kubeconfig
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if options.write_templates:
         return _write_templates(Path(options.write_templates), context)
     _check(options)
-    wanted = _read_settings(options, context)
+    effective = _read_settings(options, context)
+    wanted = effective.settings
     config = _get_server(options, context)
     # Imported here because the web framework would slow down every other command.
     from trainmaster.operator import rest
@@ -77,6 +78,8 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         key=options.tls_key,
         templates=Path(options.templates) if options.templates else None,
         history=Path(options.history) if options.history else None,
+        sources=effective.sources,
+        home=context.home(options) if options.home else None,
     )
 
     def ready(url: str, ca: str) -> None:
@@ -123,7 +126,7 @@ def _check(options: argparse.Namespace) -> None:
         raise exits.Failure(f"--templates {options.templates} is no folder", exits.USAGE)
 
 
-def _read_settings(options: argparse.Namespace, context: CommandContext) -> Settings:
+def _read_settings(options: argparse.Namespace, context: CommandContext) -> Effective:
     """The settings from the environment, overridden by the flags."""
     given = {
         "rest.address": ("--address", options.address),
@@ -133,7 +136,7 @@ def _read_settings(options: argparse.Namespace, context: CommandContext) -> Sett
     }
     flags = {key: (flag, value) for key, (flag, value) in given.items() if value is not None}
     try:
-        return load(None, context.environ, flags).settings
+        return load(None, context.environ, flags)
     except SettingsError as error:
         raise exits.Failure(str(error), exits.USAGE) from None
 

@@ -22,6 +22,7 @@ from trainmaster.cli.jobs import list_near, show_age
 from trainmaster.cli.output import print_objects, print_table
 from trainmaster.cli.servers.connection import add_server, call
 from trainmaster.client.contract import Client
+from trainmaster.jobs.lookups import uses_runtime
 from trainmaster.jobs.models.runtimes import TrainingRuntime
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import SystemClock
@@ -91,7 +92,7 @@ def _show(
 
 
 def _describe_use(runtime: TrainingRuntime, jobs: Sequence[TrainJob]) -> str:
-    users = [job for job in jobs if _uses(job, runtime)]
+    users = [job for job in jobs if uses_runtime(job, runtime)]
     if not users:
         return "-"
     active = [job.name for job in users if not job.is_finished]
@@ -99,12 +100,3 @@ def _describe_use(runtime: TrainingRuntime, jobs: Sequence[TrainJob]) -> str:
     named = ", ".join(active[:_SHOWN]) + (f" and {len(active) - _SHOWN} more" if len(active) > _SHOWN else "")
     ended = f"{over} ended" if over else ""
     return "; ".join(text for text in (named, ended) if text)
-
-
-def _uses(job: TrainJob, runtime: TrainingRuntime) -> bool:
-    kind = "TrainingRuntime" if runtime.namespace else _CLUSTER_WIDE
-    return bool(
-        job.runtime.get("name") == runtime.name
-        and job.runtime.get("kind", _CLUSTER_WIDE) == kind
-        and runtime.namespace in ("", job.namespace)
-    )

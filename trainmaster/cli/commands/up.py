@@ -47,7 +47,7 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         reporter.send(detached.READY)
 
     try:
-        embedded.run(home, effective.settings, context.environ, ready)
+        embedded.run(home, effective, context.environ, ready)
     except BaseException as error:
         reporter.send(str(error))
         raise

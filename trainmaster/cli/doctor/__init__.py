@@ -1,1 +1,1 @@
-"""The checks of `trainmaster doctor`: of this machine, or of one TrainJob."""
+"""`trainmaster doctor trainjob`; its checks are in `jobs.diagnosis`, those of machines in `app.doctor`."""

@@ -7,41 +7,25 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Awaitable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
 
-from trainmaster.api.labels import JOBSET_UID
-from trainmaster.api.lifecycle import policy
-from trainmaster.api.lifecycle.policy import read_policy
-from trainmaster.api.meta import GVR
-from trainmaster.api.reading import read_status
-from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, JOBS, PODS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training import snapshots
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import get_job
 from trainmaster.cli.output import build_table, print_data
 from trainmaster.cli.servers.connection import call
-from trainmaster.client.contract import Client, ListOptions
+from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient
+from trainmaster.jobs.cases import collect_case
 from trainmaster.jobs.diagnosis import Case, CheckResult, examine
-from trainmaster.jobs.lookups import find_jobset, find_readable, find_runtime, read_parts
-from trainmaster.jobs.models.batch import Job
-from trainmaster.jobs.models.events import ObjectEvent
-from trainmaster.jobs.models.jobsets import JobSet
-from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.training import TrainingJob
-from trainmaster.jobs.troubles import REFUSED
 from trainmaster.kit.clock import SystemClock
 
 _MOST_LINES = 8
 """Of what was seen, on a narrow terminal."""
-REVIEWS = GVR("authorization.k8s.io", "v1", "selfsubjectaccessreviews")
-T = TypeVar("T")
 _RETRY = re.compile(
     r'^(?:trainmaster_reconcile_total\{controller="(?P<one>[^"]+)",result="retry"\}'
     r'|trainmaster_cleanup_retries_total\{controller="(?P<two>[^"]+)"\}) (?P<count>\S+)$',
@@ -80,27 +64,12 @@ def _show(context: CommandContext, found: Sequence[CheckResult]) -> None:
 
 
 async def collect(client: Client, reference: str, namespace: str) -> Case:
+    """With what only a connection over HTTP shows: the clocks of both sides, and the server's metrics."""
     assert isinstance(client, HttpClient), "that is what commands use"
     job = await get_job(client, namespace, reference)
     now, skew = await _compare_clocks(client)
-    jobset = await _skip_forbidden(find_jobset(client, job))
-    parts = await _skip_forbidden(read_parts(client, job))
-    snapshot = await find_readable(client, CONFIG_MAPS, snapshots.get_name(job.raw), namespace)
-    jobs = [] if jobset is None else await _skip_forbidden(_list_jobs(client, jobset)) or []
-    return Case(
-        job,
-        now,
-        runtime=await find_runtime(client, job),
-        snapshot=snapshot is not None,
-        jobsets=[] if jobset is None else [jobset],
-        jobs=jobs,
-        events=await _skip_forbidden(_list_refusals(client, namespace)) or [] if jobs else [],
-        pods=[] if parts is None else [Pod(one) for one in parts.pods],
-        policy=read_policy(await find_readable(client, CONFIG_MAPS, policy.NAME, policy.NAMESPACE)).policy,
-        forbidden=await _list_forbidden(client, job),
-        skew=skew,
-        retries=await _read_retries(client),
-    )
+    case = await collect_case(client, job, now)
+    return replace(case, skew=skew, retries=await _read_retries(client))
 
 
 async def _compare_clocks(client: HttpClient) -> tuple[datetime, float | None]:
@@ -112,42 +81,6 @@ async def _compare_clocks(client: HttpClient) -> tuple[datetime, float | None]:
     except ValueError:
         return own, None
     return served, (served - own).total_seconds()
-
-
-async def _list_jobs(client: Client, jobset: JobSet) -> list[Job]:
-    options = ListOptions(label_selector=f"{JOBSET_UID}={jobset.uid}")
-    return list(map(Job, (await client.list(JOBS, jobset.namespace, options)).items))
-
-
-async def _list_refusals(client: Client, namespace: str) -> list[ObjectEvent]:
-    """Of Jobs whose Pods the server refuses."""
-    options = ListOptions(field_selector=f"involvedObject.kind=Job,reason={REFUSED}")
-    return list(map(ObjectEvent, (await client.list(EVENTS, namespace, options)).items))
-
-
-async def _skip_forbidden(reading: Awaitable[T]) -> T | None:
-    try:
-        return await reading
-    except StatusError as error:
-        if error.code == 403:
-            return None
-        raise
-
-
-async def _list_forbidden(client: Client, job: TrainingJob) -> list[tuple[str, str]]:
-    found = []
-    below = (JOB_SETS, JOBS, PODS) if job.has_jobset else (PODS,)
-    for verb, gvr in (("delete", job.gvr), ("patch", job.gvr), *(("list", gvr) for gvr in below)):
-        attributes = {"namespace": job.namespace, "verb": verb, "group": gvr.group, "resource": gvr.plural}
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        }
-        answer = await client.create(REVIEWS, body)
-        if not read_status(answer).get("allowed"):
-            found.append((verb, gvr.qualified))
-    return found
 
 
 async def _read_retries(client: HttpClient) -> dict[str, float]:

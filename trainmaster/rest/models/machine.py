@@ -28,6 +28,16 @@ _NODE: JsonDict = {
             "job": "ann/mnist",
         }
     ],
+    "jobs": [
+        {
+            "namespace": "ann",
+            "name": "mnist",
+            "kind": "TrainJob",
+            "uid": "4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a",
+            "pods": 2,
+            "requests": {"cpu": 8, "nvidia.com/gpu": 1},
+        }
+    ],
 }
 _WAITING: JsonDict = {
     "position": 1,
@@ -63,9 +73,20 @@ class Gpu(BaseModel):
     id: str
     product: str | None
     memory_mib: int | None
-    state: Literal["free", "leased", "held", "unhealthy"] = Field(description="held: by a process without a lease.")
+    state: Literal["free", "leased", "held", "unhealthy", "unknown"] = Field(
+        description="held: by a process without a lease. unknown: the caller may not list all Pods."
+    )
     reason: str | None = Field(description="Why it is held or unhealthy.")
     job: str | None = Field(description="NAMESPACE/NAME of the job that has leased it.")
+
+
+class NodeJob(BaseModel):
+    namespace: str
+    name: str
+    kind: str | None = Field(description="null: Pods of no training job.")
+    uid: str | None
+    pods: int = Field(description="Of it, on this node.")
+    requests: dict[str, float] = Field(description="Of these Pods together.")
 
 
 class NodeDetail(BaseModel):
@@ -79,6 +100,7 @@ class NodeDetail(BaseModel):
     conditions: list[NodeCondition]
     resources: list[NodeResource]
     gpus: list[Gpu]
+    jobs: list[NodeJob] | None = Field(description="What runs there; null if the caller may not list all Pods.")
 
 
 class Nodes(BaseModel):

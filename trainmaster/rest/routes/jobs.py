@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -29,6 +29,7 @@ from trainmaster.rest.models.jobs import (
     RestartRequest,
     Runtimes,
 )
+from trainmaster.rest.models.runtimes import RuntimeDetail
 from trainmaster.rest.openapi import Responses
 from trainmaster.rest.problems import not_found
 from trainmaster.rest.services import jobs
@@ -39,6 +40,7 @@ from trainmaster.rest.services.deleting import delete_job
 from trainmaster.rest.services.job_views import build_change
 from trainmaster.rest.services.log_answers import read_end
 from trainmaster.rest.services.namespaces import find_namespace
+from trainmaster.rest.services.runtimes import read_runtime
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
@@ -66,6 +68,11 @@ Key = Annotated[
     Header(alias="Idempotency-Key", description="Sending it again does nothing again.", max_length=255),
 ]
 Known = Annotated[str | None, Header(alias="If-None-Match", description="ETag of the answer that you have.")]
+RuntimeName = Annotated[str, Path(description="The runtime.", min_length=1, max_length=253)]
+RuntimeKind = Annotated[
+    Literal["ClusterTrainingRuntime", "TrainingRuntime"] | None,
+    Query(alias="kind", description="Of the cluster, or of a namespace."),
+]
 NOT_MODIFIED: Responses = {304: {"description": "It is as you know it."}}
 
 
@@ -214,6 +221,17 @@ async def list_runtimes(caller: CallerOf, backend: BackendOf, namespace: Namespa
     space = find_namespace(caller, namespace)
     found = await jobs.list_runtimes(caller.client, space)
     return Runtimes(items=found, frameworks=backend.jobs.list_frameworks())  # type: ignore[arg-type]  # pydantic makes models of them
+
+
+@router.get("/runtimes/{name}", summary="One runtime: what it offers, and who uses it")
+async def read_one_runtime(
+    name: RuntimeName,
+    caller: CallerOf,
+    namespace: Namespace = None,
+    kind: RuntimeKind = None,
+) -> RuntimeDetail:
+    """Without `kind` that of the cluster, or else that of the namespace."""
+    return RuntimeDetail(**await read_runtime(caller, name, namespace, kind))
 
 
 def answer_tagged(data: Object, known: str | None) -> Response:

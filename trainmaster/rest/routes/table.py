@@ -11,6 +11,7 @@ from trainmaster.rest.edge import PathRules
 from trainmaster.rest.models.tenants import TokenAnswer
 from trainmaster.rest.routes import (
     creating,
+    diagnosis,
     docs,
     files,
     guide,
@@ -38,6 +39,7 @@ ROUTERS = (
     logs.router,
     live.router,
     machine.router,
+    diagnosis.router,
     history.router,
     series.router,
     tenants.router,

@@ -8,7 +8,6 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.doctor.cluster import explain_trainers, is_served, list_trainers
 from trainmaster.cli.installation.cluster.objects import ObjectReference, find_other_owner
 from trainmaster.cli.installation.cluster.writes import (
     CREATED,
@@ -22,6 +21,7 @@ from trainmaster.cli.installation.cluster.writes import (
 from trainmaster.client.contract import Client
 from trainmaster.client.http import HttpClient
 from trainmaster.operator.install import Values
+from trainmaster.operator.monitoring.doctor import explain_trainers, is_served, list_trainers
 from trainmaster.operator.monitoring.troubles import explain_missing
 
 

@@ -11,7 +11,6 @@ from trainmaster.api.reading import list_items, read_fields, read_spec, read_sta
 from trainmaster.api.resources import DEPLOYMENTS, PODS
 from trainmaster.api.status import StatusError
 from trainmaster.cli import exits
-from trainmaster.cli.doctor.cluster import ClusterFacts, check_events, check_webhooks
 from trainmaster.cli.installation.cluster.objects import ObjectReference
 from trainmaster.cli.waiting import wait_until
 from trainmaster.client.contract import Client, ListOptions
@@ -20,6 +19,7 @@ from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.troubles import find_trouble
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.scopes import Scope
+from trainmaster.operator.monitoring.doctor import ClusterFacts, check_events, check_webhooks
 
 _AGAIN_SECONDS = 0.5
 

@@ -1,7 +1,7 @@
-"""The checks of `trainmaster doctor`, one function each. They change nothing and need no running server.
+"""The checks of `trainmaster doctor` for a machine and its home, one function each; the dashboard shows them too.
 
-A check returns findings: a name, a state, what was observed, and how to fix it if it is a problem. To add a check,
-write a function and add it to `CHECKS`.
+They change nothing and need no running server. A check returns findings: a name, a state, what was observed, and how to
+fix it if it is a problem. To add a check, write a function and add it to `CHECKS`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import trainmaster
+from trainmaster.app import doctor as machine
+from trainmaster.app.doctor import MachineFacts, check_kubectl, check_privacy, check_server, check_warm
 from trainmaster.app.home.folder import Home, ServerInfo
 from trainmaster.app.settings import Settings
-from trainmaster.cli.doctor import machine
-from trainmaster.cli.doctor.machine import MachineFacts, check_kubectl, check_privacy, check_server, check_warm
 
 pytestmark = pytest.mark.unit
 

@@ -26,7 +26,7 @@ from trainmaster.api.resources import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 from trainmaster.api.status import NotFound, StatusError
-from trainmaster.cli.doctor.machine import Diagnosis
+from trainmaster.app.doctor import Diagnosis
 from trainmaster.client.contract import Client, ListOptions, WriteOptions
 from trainmaster.engine.lease import VERSION
 from trainmaster.kit.clock import Clock, parse_time
