@@ -149,6 +149,10 @@ def test_no_token_crosses_the_plain_door(tmp_path: Path) -> None:
         check(await browser.call("POST", "/api/v1/signup", {"name": "eve"}), 400, "use-tls")
         body = {"name": "eve", "without_walls": True}
         check(await browser.call("POST", "/api/v1/tenants", body), 400, "use-tls")
+        openly = {"without_walls": True}
+        for method, path, sent in (("PUT", "fay", openly), ("POST", "fay/login-link", {}), ("PATCH", "fay", {})):
+            answer = await browser.call(method, f"/api/v1/tenants/{path}", sent)
+            assert answer.status in (200, 201) and 'token"' not in answer.body.decode(), answer.body
         await rest.add_tenant("bob")
         for verb in ("rotate", "enable"):
             check(await browser.call("POST", f"/api/v1/tenants/bob/{verb}", {}), 400, "use-tls")

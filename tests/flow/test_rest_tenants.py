@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.rest import RestApi, running_rest
+from tests.support.rest_logins import PLAIN, TLS, Browser
 from trainmaster.api.resources import CONFIG_MAPS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.api.tenancy import Allowance
@@ -68,6 +69,9 @@ OTHERS = [
     ("POST", "/api/v1/tenants", {"name": "eve", "without_walls": True}),
     ("GET", "/api/v1/tenants", None),
     ("GET", "/api/v1/tenants/bob", None),
+    ("PUT", "/api/v1/tenants/fay", {"without_walls": True}),
+    ("POST", "/api/v1/tenants/bob/login-link", {}),
+    ("PATCH", "/api/v1/tenants/bob", {"state": "Active"}),
     ("POST", "/api/v1/tenants/bob/rotate", {}),
     ("POST", "/api/v1/tenants/bob/enable", {}),
     ("POST", "/api/v1/tenants/bob/disable", None),
@@ -205,6 +209,99 @@ def test_an_administrator_changes_what_a_tenant_may_have(tmp_path: Path) -> None
         assert wrong.status == 422
         lifted = await rest.call("PATCH", "/api/v1/tenants/ann", token=rest.owner, body={"memory": None})
         assert "memory" not in {entry["name"] for entry in lifted.json()["budgets"]}
+
+    play(tmp_path, scene)
+
+
+async def ask(rest: RestApi, method: str, path: str, body: Any = None) -> Any:
+    answer = await rest.call(method, f"/api/v1/tenants/{path}", token=rest.owner, body=body)
+    assert answer.status in (200, 201), answer.body
+    return answer.json()
+
+
+@pytest.mark.parametrize("scheme", [PLAIN, TLS])
+def test_an_administrator_lets_a_tenant_in_without_telling_a_token(tmp_path: Path, scheme: str) -> None:
+    async def scene(rest: RestApi) -> None:
+        administrator = Browser(rest, scheme)
+        await administrator.open(await administrator.make_link(rest.owner))
+        body = {"allowance": {"jobs": 3}, "without_walls": True}
+        for _ in range(2):
+            made = await administrator.call("PUT", "/api/v1/tenants/ann", body)
+            assert (made.status, made.json()["tokens_expire_at"]) == (200, []), made.body
+        link = (await administrator.call("POST", "/api/v1/tenants/ann/login-link")).json()["link"]
+        ann = Browser(rest, scheme)
+        await ann.open(link)
+        me = (await ann.get()).json()
+        assert (me["tenant"], me["read_only"]) == ("ann", False)
+        assert {use["resource"]: use["allowed"] for use in me["quota"]}["count/trainjobs.trainer.kubeflow.org"] == "3"
+        again = await administrator.call("PUT", "/api/v1/tenants/ann", body)
+        assert (again.status, "rotate ann" in again.json()["detail"]) == (409, True)
+        looking = (await administrator.call("POST", "/api/v1/tenants/ann/login-link", {"read_only": True})).json()
+        watcher = Browser(rest, scheme)
+        await watcher.open(looking["link"])
+        assert (await watcher.get()).json()["read_only"]
+
+    play(tmp_path, scene)
+
+
+def test_a_login_link_leaves_tokens_valid_and_ends_with_them(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        token = await rest.add_tenant("ann")
+        browser = Browser(rest)
+        await browser.open((await ask(rest, "POST", "ann/login-link"))["link"])
+        assert (await rest.call("GET", "/api/v1/me", token=token)).status == 200
+        assert len((await ask(rest, "GET", "ann"))["tokens_expire_at"]) == 2
+        await ask(rest, "POST", "ann/rotate", {})
+        assert (await browser.get()).status == 401
+        assert (await rest.call("GET", "/api/v1/me", token=token)).status == 401
+
+    play(tmp_path, scene)
+
+
+def test_tokens_behind_old_login_links_are_forgotten(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        await rest.add_tenant("ann")
+        for _ in range(3):
+            await ask(rest, "POST", "ann/login-link")
+        assert len((await ask(rest, "GET", "ann"))["tokens_expire_at"]) == 4
+        await rest.clock.sleep(timedelta(days=8).total_seconds())
+        await ask(rest, "POST", "ann/login-link")
+        assert len((await ask(rest, "GET", "ann"))["tokens_expire_at"]) == 2
+
+    play(tmp_path, scene)
+
+
+def test_a_disabled_tenant_gets_its_rights_back_without_a_token(tmp_path: Path) -> None:
+    async def scene(rest: RestApi) -> None:
+        token = await rest.add_tenant("ann")
+        assert (await ask(rest, "PATCH", "ann", {"state": "Disabled"}))["state"] == "Disabled"
+        assert (await rest.call("GET", "/api/v1/me", token=token)).status == 401
+        refused = await rest.call("POST", "/api/v1/tenants/ann/login-link", token=rest.owner)
+        assert (refused.status, "is disabled" in refused.json()["detail"]) == (409, True)
+        back = await ask(rest, "PATCH", "ann", {"state": "Active", "jobs": 5})
+        assert (back["state"], back["tokens_expire_at"]) == ("Active", [])
+        assert {one["name"]: one["allowed"] for one in back["budgets"]}["jobs"] == "5"
+        browser = Browser(rest)
+        await browser.open((await ask(rest, "POST", "ann/login-link"))["link"])
+        assert (await browser.get("/api/v1/jobs")).status == 200
+        for wrong in ({"state": "Gone"}, {"state": 1}, {"states": "Active"}):
+            answer = await rest.call("PATCH", "/api/v1/tenants/ann", token=rest.owner, body=wrong)
+            assert answer.status == 422, answer.body
+
+    play(tmp_path, scene)
+
+
+@pytest.mark.parametrize(
+    "name", ["kube-system", "UPPER", "a" * 41, "default", "a" * 64, "%2e%2e", "a%00b", "%F0%9F%92%A3"]
+)
+def test_no_tenant_gets_a_name_that_is_none(tmp_path: Path, name: str) -> None:
+    async def scene(rest: RestApi) -> None:
+        before = rest.api.store.revision
+        made = await rest.call("PUT", f"/api/v1/tenants/{name}", token=rest.owner, body={"without_walls": True})
+        assert made.status in (404, 422), made.body
+        link = await rest.call("POST", f"/api/v1/tenants/{name}/login-link", token=rest.owner, body={})
+        assert link.status in (404, 422), link.body
+        assert rest.api.store.revision == before
 
     play(tmp_path, scene)
 

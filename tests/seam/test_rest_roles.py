@@ -86,6 +86,13 @@ MATRIX = [
     ("POST", "/api/v1/tenants/{ns}/rotate", {}, 403, 403, None),
     ("POST", "/api/v1/tenants/{ns}/disable", None, 403, 403, None),
     ("DELETE", "/api/v1/tenants/rest-eve", None, 403, 403, 200),
+    ("PUT", "/api/v1/tenants/rest-fay", {}, 403, 403, 200),
+    ("POST", "/api/v1/tenants/rest-fay/login-link", {}, 403, 403, 201),
+    ("DELETE", "/api/v1/tenants/rest-fay", None, 403, 403, 200),
+    ("GET", "/api/v1/settings", None, 403, 403, 200),
+    ("GET", "/api/v1/doctor", None, 403, 403, 200),
+    ("GET", "/api/v1/jobs/{job}/doctor?namespace={ns}", None, 200, 403, 200),
+    ("GET", "/api/v1/runtimes/pytorch-simple?namespace={ns}", None, 200, 403, 200),
 ]
 
 
@@ -126,6 +133,8 @@ FOR_ALL = {
     "/api/v1/logout": 400,
 }
 """About whoever asks: answers for everybody with a token."""
+FOR_ADMINISTRATORS = ("/api/v1/settings", "/api/v1/doctor")
+"""Besides nodes and tenants."""
 STREAM = "/api/v1/stream"
 BODIES = {
     "/api/v1/jobs": {"framework": "pytorch", "code": CODE, "namespace": BOB},
@@ -135,7 +144,7 @@ BODIES = {
 
 
 def fill(path: str, job: str) -> str:
-    name = BOB if "/tenants/" in path else job
+    name = BOB if "/tenants/" in path else "pytorch-simple" if "/runtimes/" in path else job
     more = "&topic=jobs" if path == STREAM else "&path=train.py" if path.endswith("/content") else ""
     return path.format(name=name, uid="00000000-0000-0000-0000-000000000000") + f"?namespace={BOB}{more}"
 
@@ -164,7 +173,8 @@ def test_every_route_knows_whose_things_it_is_asked_for(site: RestSite) -> None:
             if method == "GET" and "tenants" not in path and not path.endswith("/stream") and "/logs" not in path:
                 code, answer = site.call(method, fill(path, job), token=token)
                 may_be_missing = "history" in path or path.endswith("/content")
-                allowed = {200, 404} if may_be_missing else {403} if "/nodes" in path else {200}
+                others = "/nodes" in path or path in FOR_ADMINISTRATORS
+                allowed = {200, 404} if may_be_missing else {403} if others else {200}
                 assert code in allowed, f"{method} {path} by {who}: {answer}"
     code, made = site.call("POST", "/api/v1/jobs", BODIES["/api/v1/jobs"], token=site.tokens[BOB])
     assert code == 201, made

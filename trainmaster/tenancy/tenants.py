@@ -7,7 +7,7 @@ crash between any two writes, the same command continues where it stopped, and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,13 +27,15 @@ from trainmaster.api.resources import (
 from trainmaster.api.status import AlreadyExists, NotFound, StatusError
 from trainmaster.api.tenancy import NAME, Allowance, Tenant
 from trainmaster.client.contract import Client, DeleteOptions, ListOptions, PatchType
-from trainmaster.kit.clock import Clock, format_time
+from trainmaster.kit.clock import Clock, format_time, parse_time
 from trainmaster.tenancy.errors import TenantError, build_taken
 from trainmaster.tenancy.register import FindLeftovers, Register
 
 DEFAULT_LIFE = timedelta(days=90)
 SHORTEST_LIFE, LONGEST_LIFE = timedelta(minutes=10), timedelta(days=365)
 _FIRST_TOKEN = f"{NAME}-token-1"
+_TRIES = 5
+"""Attempts to issue a token while others do the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,22 @@ class TenantRegister:
     ) -> Issued:
         """`walled`: its Pods run as a Unix user of its own; embedded mode only, and the node must support it. `fresh`:
         the request is from an unknown person, so a name is taken as long as anything remains of its last tenant."""
+        _check_life(life)
+        await self._make(name, allowance, walled=walled, fresh=fresh)
+        try:
+            return await self._issue(name, _FIRST_TOKEN, life)
+        except AlreadyExists:
+            raise _build_exists(name) from None
+
+    async def prepare(self, name: str, allowance: Allowance, *, walled: bool) -> Tenant:
+        """Makes one that has no token yet, so that none has to be told to anybody."""
+        await self._make(name, allowance, walled=walled, fresh=False)
+        return await self.get(name)
+
+    async def _make(self, name: str, allowance: Allowance, *, walled: bool, fresh: bool) -> None:
         problem = tenancy.find_name_problem(name)
         if problem:
             raise TenantError(problem, "invalid")
-        _check_life(life)
         user = await self.register.take(name, walled=walled, fresh=fresh)
         try:
             await self._make_namespace(name, user, fresh)
@@ -69,10 +83,6 @@ class TenantRegister:
                     await self.register.give_back(name)
             raise
         await self._create_objects(name, allowance)
-        try:
-            return await self._issue(name, _FIRST_TOKEN, life)
-        except AlreadyExists:
-            raise _build_exists(name) from None
 
     async def list_all(self) -> list[Tenant]:
         namespaces = await self._client.list(NAMESPACES, options=ListOptions(label_selector=tenancy.TENANT))
@@ -104,10 +114,25 @@ class TenantRegister:
     async def rotate(self, name: str, *, life: timedelta = DEFAULT_LIFE) -> Issued:
         """Issues a new token. All earlier ones are revoked before it exists."""
         _check_life(life)
-        tenant = await self.get(name)
-        if tenant.disabled:
-            raise TenantError(f"tenant {name} is disabled; `trainmaster tenant enable {name}` gives it a token again")
+        await self._check_enabled(name)
         return await self._renew(name, life)
+
+    async def add_token(self, name: str, *, life: timedelta) -> Issued:
+        """Issues a token beside the earlier ones, which stay valid. Expired ones are forgotten."""
+        _check_life(life)
+        await self._check_enabled(name)
+        await self._ensure(SERVICE_ACCOUNTS, tenancy.build_service_account(), name)
+        for _ in range(_TRIES):
+            secrets = await self._list_tokens(name)
+            try:
+                issued = await self._issue(name, _name_next(secrets), life)
+            except AlreadyExists:
+                continue  # somebody else issues one at this moment
+            for secret in secrets:
+                if self._is_expired(secret):
+                    await self._remove(SECRETS, secret["metadata"]["name"], name)
+            return issued
+        raise TenantError(f"others issue tokens for tenant {name} all the time; try again in a moment")
 
     async def enable(self, name: str, *, life: timedelta = DEFAULT_LIFE) -> Issued:
         _check_life(life)
@@ -116,6 +141,14 @@ class TenantRegister:
         issued = await self._renew(name, life)
         await self._annotate(name, None)
         return issued
+
+    async def readmit(self, name: str) -> Tenant:
+        """As `enable`, without a token."""
+        await self._get_namespace(name)
+        await self._ensure(ROLE_BINDINGS, tenancy.build_role_binding(name), name)
+        await self._ensure(SERVICE_ACCOUNTS, tenancy.build_service_account(), name)
+        await self._annotate(name, None)
+        return await self.get(name)
 
     async def disable(self, name: str) -> Tenant:
         """When this returns the tenant has no rights and no tokens. Its jobs keep running; delete or suspend them if
@@ -167,11 +200,10 @@ class TenantRegister:
         await self._ensure(ROLE_BINDINGS, tenancy.build_role_binding(name), name)
 
     async def _renew(self, name: str, life: timedelta) -> Issued:
-        taken = {secret["metadata"]["name"] for secret in await self._list_tokens(name)}
+        secret = _name_next(await self._list_tokens(name))
         await self._revoke(name)
         await self._ensure(SERVICE_ACCOUNTS, tenancy.build_service_account(), name)
-        number = 1 + max((int(text.rpartition("-")[2]) for text in taken if text[-1:].isdigit()), default=0)
-        return await self._issue(name, f"{NAME}-token-{number}", life)
+        return await self._issue(name, secret, life)
 
     async def _revoke(self, name: str) -> None:
         """Deletes the ServiceAccount first, which revokes all tokens at once, including any that the tenant requested
@@ -216,6 +248,14 @@ class TenantRegister:
             raise TenantError(f"there is no tenant {name}; `trainmaster tenant list` shows all", "missing")
         return found
 
+    async def _check_enabled(self, name: str) -> None:
+        if (await self.get(name)).disabled:
+            raise TenantError(f"tenant {name} is disabled; `trainmaster tenant enable {name}` gives it a token again")
+
+    def _is_expired(self, secret: Object) -> bool:
+        expires = read_annotations(secret).get(tenancy.EXPIRES, "")
+        return bool(expires) and parse_time(expires) < self._clock.now()
+
     async def _annotate(self, name: str, disabled: str | None) -> None:
         patch = {"metadata": {"annotations": {tenancy.DISABLED: disabled}}}
         await self._client.patch(NAMESPACES, name, PatchType.MERGE, patch)
@@ -231,6 +271,13 @@ class TenantRegister:
             await self._client.delete(gvr, name, namespace, DeleteOptions(propagation="Background"))
         except NotFound:
             return
+
+
+def _name_next(secrets: Sequence[Object]) -> str:
+    """After those that there are, so that no name of a token is used twice."""
+    taken = (secret["metadata"]["name"] for secret in secrets)
+    number = 1 + max((int(text.rpartition("-")[2]) for text in taken if text[-1:].isdigit()), default=0)
+    return f"{NAME}-token-{number}"
 
 
 def _build_exists(name: str) -> TenantError:

@@ -303,7 +303,8 @@ def _rest(random: Random) -> Attack:
     name = random.choice(("a", "..", "%2e%2e", "a%00", "a" * 300, _quote(make_text(random))))
     path = random.choice(
         ("/api/v1/jobs", f"/api/v1/jobs/{name}", f"/api/v1/jobs/{name}/logs", f"/api/v1/jobs/{name}/explain", "/api/v1/me",
-         "/api/v1/runtimes", "/api/v1/history", f"/api/v1/history/{name}", f"/api/v1/history/{name}/logs", "/api/v1/tenants",
+         "/api/v1/runtimes", f"/api/v1/runtimes/{name}", f"/api/v1/jobs/{name}/doctor", f"/api/v1/tenants/{name}/login-link",
+         "/api/v1/queue", "/api/v1/settings", "/api/v1/doctor", "/api/v1/history", f"/api/v1/history/{name}", f"/api/v1/history/{name}/logs", "/api/v1/tenants",
          f"/api/trainjob/{name}/status", f"/api/trainjob/{name}/logs", "/openapi.json", "/healthz", f"/{name}", "/docs")
     )  # fmt: skip
     names = (

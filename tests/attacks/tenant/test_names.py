@@ -108,8 +108,10 @@ def test_no_answer_of_the_kubernetes_api_names_another_tenant_or_its_jobs(site: 
 
 
 @pytest.mark.parametrize(
-    "path", ["/jobs", "/jobs/{name}", "/jobs/{name}/explain", "/jobs?namespace=bob", "/me", "/runtimes", "/metrics"]
-)
+    "path",
+    ["/jobs", "/jobs/{name}", "/jobs/{name}/explain", "/jobs/{name}/doctor", "/jobs?namespace=bob", "/me", "/metrics",
+     "/runtimes", "/runtimes/plain", "/queue", "/nodes", "/nodes/local", "/settings", "/doctor"],
+)  # fmt: skip
 def test_no_answer_of_the_rest_api_names_another_tenant_or_its_jobs(site: Site, queued: str, path: str) -> None:
     code, answer = site.ann.rest.call("GET", f"/api/v1{path.format(name=queued)}")
     text = answer if isinstance(answer, str) else json.dumps(answer)

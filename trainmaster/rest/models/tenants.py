@@ -45,10 +45,15 @@ class AllowanceModel(BaseModel):
         )
 
 
-class AllowanceChange(BaseModel):
+class TenantChange(BaseModel):
     """What is to become different; null lifts a limit, and what is left out stays."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"memory": "64Gi", "gpus": None}]})
+
+    state: Literal["Active", "Disabled"] | None = Field(
+        default=None,
+        description="Active gives rights back, without a token; Disabled takes rights and tokens. null: as it is.",
+    )
 
     jobs: Count | None = Field(default=None, ge=1, le=100_000)
     cpu: Amount | None = None
@@ -60,8 +65,8 @@ class AllowanceChange(BaseModel):
     object_bytes: Amount | None = None
     storage: Amount | None = None
 
-    def to_changes(self) -> dict[str, str | int | None]:
-        return {name: getattr(self, name) for name in self.model_fields_set}
+    def to_limits(self) -> dict[str, str | int | None]:
+        return {name: getattr(self, name) for name in self.model_fields_set - {"state"}}
 
 
 class SignUp(BaseModel):
@@ -79,6 +84,15 @@ class NewTenant(BaseModel):
     name: str = Field(description="The tenant, which is also its namespace: lower-case letters, digits and dashes.")
     allowance: AllowanceModel = Field(default_factory=AllowanceModel)
     token_days: Count = Field(default=90, ge=1, le=_LONGEST_DAYS, description="How long its token lives.")
+    without_walls: bool = Field(
+        default=False, description="Also where this machine cannot keep the programs of tenants apart."
+    )
+
+
+class PreparedTenant(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"allowance": {"jobs": 20, "gpus": 2}}]})
+
+    allowance: AllowanceModel = Field(default_factory=AllowanceModel)
     without_walls: bool = Field(
         default=False, description="Also where this machine cannot keep the programs of tenants apart."
     )

@@ -8,13 +8,16 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 
 from trainmaster.rest.context import BackendOf, CallerOf, TrailOf
+from trainmaster.rest.logins.logins import Credential
+from trainmaster.rest.models.logins import LinkAnswer, LinkRequest
 from trainmaster.rest.models.tenants import (
-    AllowanceChange,
     Me,
     NewTenant,
     NewToken,
+    PreparedTenant,
     SignUp,
     TenantAnswer,
+    TenantChange,
     Tenants,
     TokenAnswer,
     Use,
@@ -73,9 +76,31 @@ async def read_tenant(name: Name, caller: CallerOf, backend: BackendOf) -> Tenan
 
 
 @router.patch("/tenants/{name}", summary="Change what a tenant may have")
-async def change_tenant(name: Name, body: AllowanceChange, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
-    """Holds from the next create on; what a tenant has already stays."""
-    return TenantAnswer.build(await backend.tenants.open(caller.client).change(name, body.to_changes()))
+async def change_tenant(name: Name, body: TenantChange, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
+    """Limits hold from the next create on; what a tenant has already stays."""
+    return TenantAnswer.build(await backend.tenants.change(caller.client, name, body.to_limits(), body.state))
+
+
+@router.put("/tenants/{name}", summary="Make a tenant that has no token yet")
+async def prepare_tenant(name: Name, body: PreparedTenant, caller: CallerOf, backend: BackendOf) -> TenantAnswer:
+    """A login link, or a rotation, lets it in. Can be repeated until it has its first token."""
+    made = await backend.tenants.prepare(
+        caller.client, name, body.allowance.to_allowance(), without_walls=body.without_walls
+    )
+    return TenantAnswer.build(made)
+
+
+@router.post("/tenants/{name}/login-link", summary="A one-time link for a browser of the tenant", status_code=201)
+async def make_login_link(
+    name: Name, caller: CallerOf, backend: BackendOf, body: LinkRequest | None = None
+) -> LinkAnswer:
+    """Whoever opens it first, within two minutes, acts as the tenant, for a week at most. Its tokens stay valid;
+    rotating or disabling ends such logins too."""
+    issued = await backend.tenants.issue_for_login(caller.client, name)
+    tenant = await backend.callers.identify(issued.token)
+    wanted = body or LinkRequest()
+    made = await backend.logins.make_link(Credential(issued.token), tenant, read_only=wanted.read_only)
+    return LinkAnswer(link=made.text, expires_at=made.expires)
 
 
 @router.post("/tenants/{name}/rotate", summary="A new token; the old ones are void")

@@ -5,15 +5,18 @@ The API server authorizes the caller's own client. No role is checked by name he
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Literal
 
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import NODES, RESOURCE_QUOTAS
-from trainmaster.api.tenancy import NAME, Allowance
+from trainmaster.api.tenancy import NAME, Allowance, Tenant
 from trainmaster.client.contract import Client
 from trainmaster.kit.clock import Clock
 from trainmaster.rest.audit_trail import Trail
 from trainmaster.rest.callers import Caller, Latest, SeenClient, always_durable
+from trainmaster.rest.logins.state import LONGEST_SECONDS
 from trainmaster.rest.problems import FieldProblem, Problem, invalid
 from trainmaster.rest.rates import Rates
 from trainmaster.rest.services.sign_up import SignUpGuard, SignUpRules
@@ -57,13 +60,40 @@ class TenantService:
         without_walls: bool,
         fresh: bool = False,
     ) -> Issued:
-        walled = not without_walls and not self._on_cluster
-        if walled:
-            problem = check_walls((await client.list(NODES)).items)
-            if problem:
-                hint = "send without_walls: true to accept it, or run the server as root"
-                raise Problem(409, "no-walls", problem, hint=hint)
+        walled = await self._decide_walls(client, without_walls)
         return await self.open(client).add(name, allowance, walled=walled, life=life, fresh=fresh)
+
+    async def prepare(self, client: Client, name: str, allowance: Allowance, *, without_walls: bool) -> Tenant:
+        """One without a token; a login link or `rotate` lets it in."""
+        walled = await self._decide_walls(client, without_walls)
+        return await self.open(client).prepare(name, allowance, walled=walled)
+
+    async def _decide_walls(self, client: Client, without_walls: bool) -> bool:
+        if without_walls or self._on_cluster:
+            return False
+        problem = check_walls((await client.list(NODES)).items)
+        if problem:
+            hint = "send without_walls: true to accept it, or run the server as root"
+            raise Problem(409, "no-walls", problem, hint=hint)
+        return True
+
+    async def change(
+        self,
+        client: Client,
+        name: str,
+        limits: Mapping[str, str | int | None],
+        state: Literal["Active", "Disabled"] | None,
+    ) -> Tenant:
+        tenants = self.open(client)
+        if limits:
+            await tenants.change(name, limits)
+        if state == "Active":
+            return await tenants.readmit(name)
+        return await (tenants.get(name) if state is None else tenants.disable(name))
+
+    async def issue_for_login(self, client: Client, name: str) -> Issued:
+        """A token for a login link: it lives as long as a login may, beside those that the tenant has."""
+        return await self.open(client).add_token(name, life=timedelta(seconds=LONGEST_SECONDS))
 
     async def sign_up(self, name: str, trail: Trail, address: str, invitation: str = "") -> Issued:
         self._door.check_attempt(address, invitation)
