@@ -32,7 +32,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with start_server(tmp_path_factory.mktemp("dashboard") / "home") as server:
+    environ = {"TRAINMASTER_NODE_GPUS": str(jobs.GPUS)}
+    with start_server(tmp_path_factory.mktemp("dashboard") / "home", environ=environ) as server:
         desk = open_desk(server)
         jobs.submit_all(desk.kube)
         desk.add_tenant("ann")

@@ -8,6 +8,8 @@ NAMESPACE = "default"
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
 TALKER, DOOMED, WAITING, HOSTILE, DELETED, FINISHED = "talker", "doomed", "waiting", "hostile", "deleted", "finished"
 FINISHED_JOBS = 24
+GPUS = 4
+"""Declared, so that there is something to lease on a machine without any."""
 
 # Rank 1 fails in the first attempt, when both have printed something; then both print a numbered line every 0.2 s until
 # they are stopped.
@@ -58,9 +60,12 @@ raise ValueError(markup + " \\x1b[2J \\u202e!")
 """
 
 
-def submit(kube: Raw, name: str, code: str, *, nodes: int = 1, cpu: str = "10m", runtime: str = "plain") -> JSON:
+def submit(
+    kube: Raw, name: str, code: str, *, nodes: int = 1, cpu: str = "10m", gpus: int = 0, runtime: str = "plain"
+) -> JSON:
     trainer: JSON = {"numNodes": nodes, "command": ["python", "-u", "-c", code]}
-    trainer["resourcesPerNode"] = {"requests": {"cpu": cpu}}
+    devices = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    trainer["resourcesPerNode"] = {"requests": {"cpu": cpu, **devices}, "limits": devices}
     job: JSON = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",

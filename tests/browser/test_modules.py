@@ -21,7 +21,7 @@ STREAM = (
 
 @pytest.fixture
 def run(people: People, desk: Desk) -> Run:
-    """Runs the body of a function, in which `m` is a module and `v` a value."""
+    """Runs the body of a function, in which `m` is a module and `v` a value; `html` and `render` are there as well."""
     page = people.open_stranger()
     page.goto(desk.page_url)
     tree = page.locator("script[type=module]").get_attribute("src")
@@ -29,8 +29,9 @@ def run(people: People, desk: Desk) -> Run:
     folder = tree.removesuffix("main.js")
 
     def call(module: str, body: str, value: Any = None) -> Any:
-        address = json.dumps(f"./{folder}{module}")
-        return page.evaluate(f"async (v) => {{ const m = await import({address}); {body} }}", value)
+        address, base = json.dumps(f"./{folder}{module}"), json.dumps(f"./{folder}html.js")
+        load = f"const m = await import({address}); const {{ html, render }} = await import({base});"
+        return page.evaluate(f"async (v) => {{ {load} {{ {body} }} }}", value)
 
     return call
 
@@ -515,3 +516,66 @@ def test_only_what_differs_is_shown_with_its_surroundings(run: Run) -> None:
     shown, same, first, many = run("lib/diff.js", body)
     assert shown == "g s18 s19 s20 r21 a21 s22 s23 s24 g"
     assert (same, first, many) == ([], ["added"], 6000)
+
+
+GPU = {
+    "index": 0,
+    "id": "GPU-a",
+    "product": "NVIDIA H200",
+    "memory_mib": 1,
+    "state": "free",
+    "reason": None,
+    "job": None,
+}
+NODE = {
+    "name": "local",
+    "resources": [{"name": "cpu", "capacity": 16, "allocatable": 16, "taken": 2}],
+    "jobs": [{"namespace": "ann", "name": "mnist", "kind": "TrainJob", "uid": "u", "pods": 1, "requests": {}}],
+    "gpus": [
+        GPU,
+        {**GPU, "index": 1, "id": "GPU-b", "state": "leased", "job": "ann/mnist"},
+        {**GPU, "index": 2, "id": "GPU-c", "state": "held", "reason": "used by process 7 (<b>python</b>)"},
+        {**GPU, "index": 3, "id": "GPU-d", "state": "unhealthy", "reason": "XID 79"},
+        {**GPU, "index": 4, "id": "GPU-e", "state": "unknown", "job": None},
+    ],
+}
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_the_map_of_gpus_says_of_each_who_has_it_or_what_is_wrong(run: Run, count: int) -> None:
+    """Few GPUs have room for words; of many only what is wrong has."""
+    body = """
+      const place = document.createElement("div");
+      render(html`<${m.GpuMap} nodes=${v} isNamed=${true} />`, place);
+      const one = place.querySelector(".gpus");
+      const titles = [...one.querySelectorAll(".gpu")].map((gpu) => gpu.title);
+      return [one.textContent, one.querySelector("a.gpu").getAttribute("href"), titles];
+    """
+    nodes = [{**NODE, "name": f"local{number}"} for number in range(count)]
+    text, address, titles = run("parts/machine.js", body, nodes)
+    assert "used by process 7 (<b>python</b>)" in text and "XID 79" in text and "1 of 5 leased" in text
+    assert address == "#/job/ann/mnist/u"
+    assert [title.split(", ")[1] for title in titles] == [
+        "free", "leased", "in use without a lease", "unhealthy", "not known",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "want"),
+    [
+        pytest.param("cpu", 0.5, "0.5", id="a part of a core"),
+        pytest.param("memory", 64 * 2**30, "64 GiB", id="memory"),
+        pytest.param("trainmaster.dev/object-bytes", 1536, "1.5 KiB", id="a quota of bytes"),
+        pytest.param("nvidia.com/gpu", 8, "8", id="pieces"),
+        pytest.param("memory", 0, "0 B", id="nothing"),
+    ],
+)
+def test_amounts_are_written_for_people(run: Run, resource: str, value: float, want: str) -> None:
+    assert run("lib/quantity.js", "return m.formatAmount(...v);", [resource, value]) == want
+
+
+def test_of_typed_limits_only_those_are_sent_that_differ(run: Run) -> None:
+    before = {"jobs": "100", "cpu": "8", "memory": "", "gpus": "2"}
+    typed = {**before, "jobs": " 5 ", "cpu": "", "memory": "64Gi", "pids": "x"}
+    want = {"jobs": 5, "cpu": None, "memory": "64Gi", "pids": "x"}
+    assert run("lib/tenants.js", "return m.compareLimits(...v);", [typed, before]) == want

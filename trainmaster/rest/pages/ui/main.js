@@ -19,10 +19,16 @@ import { Toasts } from "./parts/toasts.js";
 
 const REFRESH_MS = 5 * 60_000;
 
-const NewJobPage = lazy(() => import("./pages/new_job.js").then((m) => m.NewJobPage));
-
 /** @type {Record<string, (props: any) => unknown>} */
-const PAGES = { "": OverviewPage, jobs: JobsPage, job: JobPage, history: HistoryPage, runtimes: RuntimesPage, new: NewJobPage };
+const PAGES = {
+  ...{ "": OverviewPage, jobs: JobsPage, job: JobPage, history: HistoryPage, runtimes: RuntimesPage },
+  new: lazy(() => import("./pages/new_job.js").then((module) => module.NewJobPage)),
+  queue: lazy(() => import("./pages/queue.js").then((module) => module.QueuePage)),
+  nodes: lazy(() => import("./pages/nodes.js").then((module) => module.NodesPage)),
+  runtime: lazy(() => import("./pages/runtime.js").then((module) => module.RuntimePage)),
+  tenants: lazy(() => import("./pages/tenants.js").then((module) => module.TenantsPage)),
+  settings: lazy(() => import("./pages/settings.js").then((module) => module.SettingsPage)),
+};
 
 function Page() {
   const { status } = session.value;

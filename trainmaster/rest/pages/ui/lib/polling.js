@@ -20,6 +20,7 @@ export async function pollTopic(topic, query, signal) {
     if (subject === "jobs") return [await listJobs(query, signal)];
     if (subject === "job") return [await readJob(parts, signal)];
     if (subject === "usage") return [await readUsage(parts, signal)];
+    if (subject === "machine") return [await readMachine(query, signal)];
     if (subject === "log") return [await readLog(parts, query, signal)];
     return [];
   } catch (error) {
@@ -41,6 +42,28 @@ async function listJobs(query, signal) {
     next = page.continue ?? "";
   } while (next);
   return { event: "snapshot", data: { jobs } };
+}
+
+/**
+ * @param {import("./api.js").Query} query
+ * @param {AbortSignal} signal
+ */
+async function readMachine(query, signal) {
+  const [nodes, queue] = await Promise.all([listNodes(signal), get("queue", { namespace: query.namespace }, signal)]);
+  return { event: "machine", data: { nodes, queue } };
+}
+
+/**
+ * @param {AbortSignal} signal
+ * @returns {Promise<import("../api.js").NodeDetail[] | null>} null if the caller may not list them
+ */
+async function listNodes(signal) {
+  try {
+    return (await get("nodes", undefined, signal)).items;
+  } catch (error) {
+    if (error instanceof ApiProblem && error.status === 403) return null;
+    throw error;
+  }
 }
 
 /** @param {string[]} parts NS/NAME or NS/KIND/NAME */

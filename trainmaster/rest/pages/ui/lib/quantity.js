@@ -1,10 +1,57 @@
 // Amounts as Kubernetes writes them (500m, 2Gi, 100), and numbers as people read them.
+import { findText, formatNumber } from "./i18n.js";
 
 /** @type {Record<string, number>} */
 const UNITS = {
   ...{ n: 1e-9, u: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18 },
   ...{ Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60 },
 };
+
+/** Resources that are bytes. */
+const IN_BYTES = /(^|[./-])(memory|storage|object-bytes)$/;
+
+/**
+ * @param {string} resource as Kubernetes names it
+ * @param {number} value in cores, bytes or pieces
+ */
+export function formatAmount(resource, value) {
+  return IN_BYTES.test(resource) ? formatBytes(value) : formatNumber(Number(value.toFixed(2)));
+}
+
+/**
+ * An amount of a quota, for people: 64Mi is 64 MiB.
+ * @param {string} resource
+ * @param {string} text
+ */
+export function formatQuantity(resource, text) {
+  const value = parseQuantity(text);
+  return Number.isNaN(value) ? text : formatAmount(resource, value);
+}
+
+/**
+ * How people call a resource, such as nvidia.com/gpu.
+ * @param {string} resource
+ */
+export function nameResource(resource) {
+  return findText(`resource.${resource}`) ?? resource;
+}
+
+/**
+ * What a job needs, the scarcest first.
+ * @param {Record<string, number>} requests
+ */
+export function describeRequests(requests) {
+  // Every Pod takes the place of one.
+  const names = Object.keys(requests).filter((name) => name !== "pods").sort((one, other) => rank(one) - rank(other) || (one < other ? -1 : 1));
+  return names.map((name) => `${nameResource(name)} ${formatAmount(name, requests[name] ?? 0)}`).join(", ");
+}
+
+/** @param {string} resource */
+function rank(resource) {
+  if (resource.endsWith("/gpu")) return 0;
+  const known = ["cpu", "memory"].indexOf(resource);
+  return known < 0 ? 3 : known + 1;
+}
 
 /**
  * @param {string} text

@@ -24,6 +24,12 @@ export const isReadOnly = () => Boolean(session.value.me?.read_only || session.v
 /** @param {string} name whether the server can do it; an older one may not */
 export const hasAbility = (name) => Boolean(session.value.server?.abilities.includes(name));
 
+/** Whether the caller administrates the installation. On a cluster roles decide, which the page does not know. */
+export function mayManageTenants() {
+  const { me, server } = session.value;
+  return Boolean(me && (me.administrator || (server?.mode === "cluster" && !me.tenant)));
+}
+
 /** The namespace that is meant where a page needs one. */
 export function findOwnNamespace() {
   const { me, namespaces } = session.value;
@@ -99,6 +105,16 @@ export async function refreshServer() {
   } catch (error) {
     if (error instanceof ApiProblem) return null;
     throw error;
+  }
+}
+
+/** The caller with the quota as it is now. */
+export async function refreshMe() {
+  try {
+    const me = await get("me");
+    if (session.value.status === "in") session.value = { ...session.value, me };
+  } catch (error) {
+    if (!(error instanceof ApiProblem)) throw error;
   }
 }
 

@@ -1,27 +1,34 @@
 // What matters now: how many jobs are in which state, what runs, what waits and why, what failed last, and the quota.
-import { html, useEffect, useMemo } from "../html.js";
+import { html, useEffect, useMemo, useState } from "../html.js";
 import { ApiProblem, get } from "../lib/api.js";
-import { findText, t } from "../lib/i18n.js";
+import { t } from "../lib/i18n.js";
 import { buildJobAddress } from "../lib/job_address.js";
 import { countStates, JobRows, STATES } from "../lib/job_rows.js";
 import { useLoaded } from "../lib/load.js";
 import { toVisible } from "../lib/log_text.js";
-import { parseQuantity } from "../lib/quantity.js";
-import { session } from "../lib/session.js";
+import { takeMachine } from "../lib/machine.js";
+import { mayManageTenants, refreshMe, session } from "../lib/session.js";
 import { useStream } from "../lib/stream.js";
 import { Age, Empty, Given, Loading, Problem, Progress, Reason } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
+import { Totals } from "../parts/machine.js";
+import { Quota } from "../parts/quota.js";
 
 /** @typedef {import("../lib/job_rows.js").JobRow} JobRow */
+/** @typedef {import("../lib/machine.js").Followed} Followed */
 
 const SHOWN = 8;
 const FAILURES = 4;
-/** From this share on a quota is shown as nearly used up. */
-const NEARLY_ALL = 90;
+/** Use changes while somebody looks. */
+const QUOTA_MS = 10_000;
 
 export function OverviewPage() {
   const rows = useMemo(() => new JobRows(), []);
-  useStream(["jobs"], {}, { onBegin: () => rows.begin(), onEvent: (event, data) => rows.take(event, data) });
+  const [{ machine }, setMachine] = useState(/** @type {Followed} */ ({ machine: null, problem: null }));
+  useStream(mayManageTenants() ? ["jobs", "machine"] : ["jobs"], {}, {
+    onBegin: () => rows.begin(),
+    onEvent: (event, data) => (data.topic === "machine" ? setMachine((before) => takeMachine(before, event, data)) : rows.take(event, data)),
+  });
   useEffect(() => {
     document.title = `${t("page.overview")} · Trainmaster`;
   });
@@ -41,9 +48,20 @@ export function OverviewPage() {
       </div>
       <div>
         <${Failures} rows=${all} />
-        <${Quota} />
+        <${Machine} nodes=${machine?.nodes ?? []} />
+        <${OwnQuota} />
       </div>
     </div>`;
+}
+
+/** @param {{nodes: import("../lib/machine.js").NodeDetail[]}} props */
+function Machine({ nodes }) {
+  if (!nodes.length) return null;
+  return html`<section>
+    <h2>${t("machine.taken")}</h2>
+    <${Totals} nodes=${nodes} />
+    <p><a href="#/nodes">${t("machine.nodes")}</a></p>
+  </section>`;
 }
 
 /** @param {{state: string, count: number}} props */
@@ -126,21 +144,13 @@ function Failure({ row }) {
   </li>`;
 }
 
-function Quota() {
+function OwnQuota() {
   const quota = session.value.me?.quota ?? [];
+  useEffect(() => {
+    if (!quota.length) return undefined;
+    const timer = setInterval(() => document.hidden || refreshMe(), QUOTA_MS);
+    return () => clearInterval(timer);
+  }, [quota.length > 0]);
   if (!quota.length) return null;
-  return html`<section>
-    <h2>${t("overview.quota")}</h2>
-    <ul class="quota">${quota.map((use) => html`<li key=${use.resource}><${QuotaLine} use=${use} /></li>`)}</ul>
-  </section>`;
-}
-
-/** @param {{use: {resource: string, allowed: string, used: string}}} props */
-function QuotaLine({ use }) {
-  const allowed = parseQuantity(use.allowed);
-  const share = allowed > 0 ? (100 * parseQuantity(use.used)) / allowed : 0;
-  const name = findText(`quota.${use.resource}`) ?? use.resource;
-  return html`<span title=${use.resource}>${name}</span>
-    <progress max="100" value=${Number.isFinite(share) ? share : 0} class=${share >= NEARLY_ALL ? "full" : ""} aria-label=${name}></progress>
-    <span class="numeric">${use.used} / ${use.allowed}</span>`;
+  return html`<section><h2>${t("overview.quota")}</h2><${Quota} uses=${quota} /></section>`;
 }

@@ -3,7 +3,7 @@ import { html, useEffect } from "../html.js";
 import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
 import { useLoaded } from "../lib/load.js";
-import { replaceQuery, route } from "../lib/router.js";
+import { buildAddress, replaceQuery, route } from "../lib/router.js";
 import { findOwnNamespace, session } from "../lib/session.js";
 import { Empty, Given, Loading, Problem } from "../parts/basics.js";
 
@@ -31,7 +31,7 @@ function List({ runtimes }) {
     <thead><tr><th scope="col">${t("column.name")}</th><th scope="col">${t("runtime.scope")}</th><th scope="col">${t("fact.framework")}</th>
       <th scope="col">${t("runtime.policy")}</th><th scope="col" class="numeric">${t("column.nodes")}</th><th scope="col" class="numeric">${t("runtime.restarts")}</th></tr></thead>
     <tbody>${runtimes.map((runtime) => html`<tr key=${`${runtime.namespace ?? ""}/${runtime.name}`}>
-      <td><a href=${`#/jobs?runtime=${encodeURIComponent(runtime.name)}`}><${Given} text=${runtime.name} /></a></td>
+      <td><a class="name" href=${buildAddress(["runtime", runtime.name], { kind: runtime.kind, ns: runtime.namespace })}><${Given} text=${runtime.name} /></a></td>
       <td>${runtime.namespace ?? html`<span class="quiet">${t("runtime.everybody")}</span>`}</td>
       <td>${runtime.framework ?? "–"}</td><td>${runtime.policy ?? "–"}</td>
       <td class="numeric">${runtime.nodes ?? "–"}</td><td class="numeric">${runtime.max_restarts}</td>

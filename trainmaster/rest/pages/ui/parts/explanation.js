@@ -8,6 +8,7 @@ import { navigate } from "../lib/router.js";
 import { isReadOnly } from "../lib/session.js";
 import { Age, Command, Given, Problem, Reason, Sentence } from "./basics.js";
 import { Dialog } from "./dialog.js";
+import { JobDoctor } from "./job_doctor.js";
 
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
@@ -38,6 +39,7 @@ export function Explanation({ data, live, record }) {
     <${List} title=${t("explain.unblock")} items=${found.unblock} />
     <${Changes} changes=${found.changes} job=${live} />
     <${List} title=${t("explain.facts")} items=${found.facts} />
+    ${live ? html`<${JobDoctor} job=${live} />` : null}
   </section>`;
 }
 

@@ -1,34 +1,73 @@
 // What stands above every page: where one can go, whether the page is live, and who is logged in.
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useRef } from "../html.js";
 import { t } from "../lib/i18n.js";
-import { preferences, setPreferences } from "../lib/preferences.js";
+import { isNarrow } from "../lib/media.js";
+import { usePopover } from "../lib/popover.js";
 import { route } from "../lib/router.js";
-import { isReadOnly, logOut, session } from "../lib/session.js";
+import { isReadOnly, logOut, mayManageTenants, session } from "../lib/session.js";
 import { mode } from "../lib/stream.js";
-import { Choice } from "./basics.js";
 import { Icon } from "./icons.js";
+import { Preferences } from "./preferences.js";
 
+/**
+ * @typedef {object} Entry
+ * @property {string} path
+ * @property {string} name its text is that of `page.NAME`
+ * @property {() => boolean} [isFor] whether the caller has anything to see there
+ */
+
+/** Tenants of a home may not list its nodes. */
+const maySeeNodes = () => !(session.value.me?.tenant && session.value.server?.mode === "home");
+
+/** @type {Entry[]} */
 const PAGES = [
-  ["", "overview"],
-  ["jobs", "jobs"],
-  ["new", "new"],
-  ["history", "history"],
-  ["runtimes", "runtimes"],
+  { path: "", name: "overview" },
+  { path: "jobs", name: "jobs" },
+  { path: "new", name: "new", isFor: () => !isReadOnly() },
+  { path: "queue", name: "queue" },
+  { path: "nodes", name: "nodes", isFor: maySeeNodes },
+  { path: "runtimes", name: "runtimes" },
+  { path: "history", name: "history" },
+  { path: "tenants", name: "tenants", isFor: mayManageTenants },
+  { path: "settings", name: "settings", isFor: mayManageTenants },
 ];
+/** Pages about one of those that another page lists. */
+/** @type {Record<string, string>} */
+const BELOW = { job: "jobs", runtime: "runtimes" };
 
 export function Header() {
-  const at = route.value.path[0] === "job" ? "jobs" : (route.value.path[0] ?? "");
+  const path = route.value.path[0] ?? "";
+  const at = BELOW[path] ?? path;
+  const pages = PAGES.filter((page) => page.isFor?.() ?? true);
   return html`<header class="top">
     <a class="brand" href="#/">Trainmaster</a>
-    <nav aria-label=${t("nav")}>
-      ${PAGES.map(([path, name]) => html`<a key=${name} href=${`#/${path}`} aria-current=${at === path ? "page" : undefined}>${t(`page.${name}`)}</a>`)}
-    </nav>
+    ${isNarrow.value ? html`<${NarrowPages} pages=${pages} at=${at} />` : html`<nav aria-label=${t("nav")}><${Links} pages=${pages} at=${at} /></nav>`}
     <div class="right">
       <${Connection} />
       ${isReadOnly() ? html`<span class="badge" title=${t("readonly.hint")}>${t("readonly")}</span>` : null}
       <${Menu} />
     </div>
   </header>`;
+}
+
+/** @param {{pages: Entry[], at: string}} props */
+function Links({ pages, at }) {
+  return pages.map(({ path, name }) => html`<a key=${name} href=${`#/${path}`} aria-current=${at === path ? "page" : undefined}>${t(`page.${name}`)}</a>`);
+}
+
+/**
+ * One button with the name of the page; the others open below it.
+ * @param {{pages: Entry[], at: string}} props
+ */
+function NarrowPages({ pages, at }) {
+  const { isOpen, setOpen, box } = usePopover();
+  const shown = pages.find((page) => page.path === at);
+  return html`<nav class="menu" aria-label=${t("nav")} ref=${box}>
+    <button type="button" aria-expanded=${String(isOpen)} aria-controls="pages" onClick=${() => setOpen(!isOpen)}>
+      <${Icon} name="menu" /> ${shown ? t(`page.${shown.name}`) : t("nav")}
+    </button>
+    ${isOpen ? html`<div id="pages" class="panel pages" onClick=${() => setOpen(false)}><${Links} pages=${pages} at=${at} /></div>` : null}
+  </nav>`;
 }
 
 /** Words and a shape for how new the page is; nothing where a page needs no stream. */
@@ -39,22 +78,7 @@ function Connection() {
 }
 
 function Menu() {
-  const [isOpen, setOpen] = useState(false);
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    if (!isOpen) return undefined;
-    /** @param {Event} event */
-    const leave = (event) => {
-      const isKey = event instanceof KeyboardEvent;
-      if (isKey ? event.key === "Escape" : !box.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
-    };
-    document.addEventListener("pointerdown", leave);
-    document.addEventListener("keydown", leave);
-    return () => {
-      document.removeEventListener("pointerdown", leave);
-      document.removeEventListener("keydown", leave);
-    };
-  }, [isOpen]);
+  const { isOpen, setOpen, box } = usePopover();
   return html`<div class="menu" ref=${box}>
     <button type="button" class="bare" aria-expanded=${String(isOpen)} aria-controls="menu" onClick=${() => setOpen(!isOpen)} aria-label=${t("menu")}>
       <${Icon} name="settings" />
@@ -65,22 +89,11 @@ function Menu() {
 
 function Settings() {
   const { me, server } = session.value;
-  const chosen = preferences.value;
   return html`<div class="settings">
     ${me ? html`<p class="who"><span class="quiet">${t("menu.user")}</span><b>${me.tenant ?? me.user}</b></p>` : null}
-    <label>${t("menu.language")}
-      <select value=${chosen.language} onChange=${(/** @type {any} */ event) => setPreferences({ language: event.target.value })}>
-        <option value="">${t("menu.language.browser")}</option><option value="en" lang="en">English</option><option value="ko" lang="ko">한국어</option>
-      </select>
-    </label>
-    <div class="row"><span>${t("menu.theme")}</span><${Choice} label=${t("menu.theme")} value=${chosen.theme}
-      choices=${[["system", t("menu.theme.system")], ["light", t("menu.theme.light")], ["dark", t("menu.theme.dark")]]}
-      onChoose=${(/** @type {any} */ theme) => setPreferences({ theme })} /></div>
-    <div class="row"><span>${t("menu.zone")}</span><${Choice} label=${t("menu.zone")} value=${chosen.zone}
-      choices=${[["local", t("menu.zone.local")], ["utc", "UTC"]]}
-      onChoose=${(/** @type {any} */ zone) => setPreferences({ zone })} /></div>
-    <label class="check"><input type="checkbox" checked=${chosen.shortcuts} onChange=${(/** @type {any} */ event) => setPreferences({ shortcuts: event.target.checked })} />${t("menu.shortcuts")}</label>
+    <${Preferences} />
     ${server ? html`<p class="quiet">${server.name ? `${server.name}, ` : ""}Trainmaster ${server.version}</p>` : null}
+    <p><a href="#/settings">${t("menu.all")}</a></p>
     ${me ? html`<button type="button" onClick=${logOut}>${t("logout")}</button>` : null}
   </div>`;
 }

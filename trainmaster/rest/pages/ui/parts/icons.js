@@ -19,10 +19,17 @@ const PATHS = {
   copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
   link: "M6.5 9.5l3-3M7 4.5l1.5-1.5a3 3 0 0 1 4.5 4.5L11.5 9M9 11.5L7.500 13A3 3 0 0 1 3 8.500L4.500 7",
   save: "M8 2.5v8M4.5 7.5L8 11l3.5-3.5M2.5 13.5h11",
+  leased: "M4.5 2.5v11l9-5.5z",
+  unhealthy: "M3.5 3.5l9 9M12.5 3.5l-9 9",
+  unknown: "M5.5 6a2.5 2.5 0 1 1 3.6 2.2c-.8.5-1.1.9-1.1 1.8M8 13v.1",
+  menu: "M2.5 4h11M2.5 8h11M2.5 12h11",
+  free: "M8 2.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11",
+  held: "M4 7.5h8v6H4zM5.5 7.5V5a2.5 2.5 0 0 1 5 0v2.5",
+  note: "M8 2.5L14 13H2zM8 6.5v3M8 11.3v.1",
   columns: "M2.500 3h11v10h-11zM6.200 3v10M9.800 3v10",
 };
 
-const FILLED = new Set(["Running"]);
+const FILLED = new Set(["Running", "leased"]);
 
 /** @param {{name: string}} props */
 export function Icon({ name }) {
