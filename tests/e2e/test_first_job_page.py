@@ -1,4 +1,5 @@
-"""docs/first-job.md, as a newcomer follows it: every command of its console blocks, in order, in one shell."""
+"""docs/first-job.md and its Korean sister, as newcomers follow them: every command of the console blocks, in order, in
+one shell."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ _FAILS = "--name broken"
 """The page breaks a job on purpose; its exit code is the job's."""
 
 
-def read_commands() -> list[str]:
-    page = (ROOT / "docs" / "first-job.md").read_text()
-    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+def read_commands(page: str) -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
-def test_the_page_works_as_written(person: Person, kubectl_path: Path, tmp_path: Path) -> None:
-    commands = read_commands()
+@pytest.mark.parametrize("page", ["first-job.md", "ko/first-job.md"])
+def test_the_page_works_as_written(person: Person, kubectl_path: Path, tmp_path: Path, page: str) -> None:
+    commands = read_commands(page)
     assert len(commands) > 12
     script = "\n".join(f"{line} || [ $? = 1 ]" if _FAILS in line else line for line in commands)
     path = f"{Path(sys.executable).parent}:{kubectl_path.parent}:{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""The quick start of the README is run as it stands there."""
+"""The quick start of the README is run as it stands there, in English and in Korean."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.e2e
 _RUN = ("trainmaster ", "kubectl ", "export KUBECONFIG")
 
 
-def read_quick_start() -> str:
-    section = re.search(r"## Quick start\n(.*?)\n## ", (ROOT / "README.md").read_text(), re.DOTALL)
+def read_quick_start(page: str, heading: str) -> str:
+    section = re.search(rf"## {heading}\n(.*?)\n## ", (ROOT / page).read_text(), re.DOTALL)
     assert section is not None
     blocks = re.findall(r"```\n(.*?)```", section[1], re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith(_RUN)]
@@ -28,11 +28,22 @@ def read_quick_start() -> str:
     return "\n".join(["set -e", *lines])
 
 
-def test_the_quick_start_works_as_written(person: Person, kubectl_path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "heading"),
+    [pytest.param("README.md", "Quick start", id="English"), pytest.param("README.ko.md", "빠른 시작", id="Korean")],
+)
+def test_the_quick_start_works_as_written(
+    person: Person, kubectl_path: Path, tmp_path: Path, page: str, heading: str
+) -> None:
     path = f"{Path(sys.executable).parent}:{kubectl_path.parent}:{os.environ['PATH']}"
     environ = clean_environ({"TRAINMASTER_HOME": str(person.home), "HOME": str(tmp_path), "PATH": path})
     done = subprocess.run(
-        ["bash", "-c", read_quick_start()], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100
+        ["bash", "-c", read_quick_start(page, heading)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "loss" in done.stdout
