@@ -42,7 +42,7 @@ function NamespacePick({ namespace }) {
 function Waiting({ queue, namespace }) {
   const [most, setMost] = useState(STEP);
   const { items, whole } = queue;
-  return html`<section class="box">
+  return html`<section class="block">
     <h2>${items.length ? t("queue.count", { n: items.length }) : t("overview.waiting")}</h2>
     ${items.length ? html`<p class="quiet">${whole && !namespace ? t("queue.whole") : t("queue.part")}</p>` : html`<${Empty}>${t("queue.none")}<//>`}
     <ol class="queue">${items.slice(0, most).map((job) => html`<${QueueLine} key=${`${job.kind} ${job.namespace}/${job.name}`} job=${job} />`)}</ol>
@@ -72,10 +72,10 @@ function QueueLine({ job }) {
 function Devices({ nodes }) {
   if (!nodes.length) return null;
   const hasGpus = nodes.some((node) => node.gpus.length);
-  return html`<section class="box">
+  return html`<section class="block">
     <h2>${t("machine.taken")}</h2>
     <${Totals} nodes=${nodes} />
     <p><a href="#/nodes">${t("machine.nodes")}</a></p>
   </section>
-  ${hasGpus ? html`<section class="box"><div class="head"><h2>${t("gpus")}</h2><${GpuLegend} /></div><${GpuMap} nodes=${nodes} isNamed=${nodes.length > 1} /></section>` : null}`;
+  ${hasGpus ? html`<section class="block"><div class="head"><h2>${t("gpus")}</h2><${GpuLegend} /></div><${GpuMap} nodes=${nodes} isNamed=${nodes.length > 1} /></section>` : null}`;
 }

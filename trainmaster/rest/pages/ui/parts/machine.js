@@ -71,5 +71,5 @@ function Reasons({ node }) {
 }
 
 export function GpuLegend() {
-  return html`<p class="legend quiet">${["leased", "free", "held", "unhealthy"].map((state) => html`<span key=${state} class="gpu-${state}"><${Icon} name=${state} />${t(`gpu.${state}`)}</span>`)}</p>`;
+  return html`<p class="gpu-legend quiet">${["leased", "free", "held", "unhealthy"].map((state) => html`<span key=${state} class="gpu-${state}"><${Icon} name=${state} />${t(`gpu.${state}`)}</span>`)}</p>`;
 }
