@@ -31,7 +31,7 @@ class Place:
 
 
 def open_menu(page: Page) -> None:
-    page.locator(".menu > button").click()
+    page.locator(".right .menu > button").click()
 
 
 def open_dialog(page: Page) -> None:
