@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from trainmaster.shim.log_sink import HEAD_BYTES, MAX_LINE, SEAMS, STREAM_FIELD
 from trainmaster.shim.output.cause import shorten_output
@@ -56,7 +57,7 @@ def read_log_end(path: str) -> str:
 
 def _list_texts(entries: list[bytes]) -> Iterator[bytes]:
     """Parts of a line are joined if nothing of the other stream stands between them."""
-    for entry, following in zip(entries, [*entries[1:], b""], strict=True):
+    for entry, following in zip_longest(entries, entries[1:], fillvalue=b""):
         is_part = entry[_TAG] == ord("P") and following[STREAM_FIELD] in (entry[STREAM_FIELD], b"")
         yield entry[HEAD_BYTES:] + (b"" if is_part else b"\n")
 

@@ -120,3 +120,8 @@ def test_a_part_of_a_line_is_not_joined_with_a_line_of_the_other_stream(tmp_path
     Path(paths.log("main", 0)).write_text(text)
     found = read_message(paths, make_spec(from_logs=True), failed=True)
     assert found == "half \nValueError: no data\na line\n"
+
+
+def test_a_program_that_printed_nothing_has_no_last_words(tmp_path: Path) -> None:
+    paths = make_paths(tmp_path, None, [])
+    assert read_message(paths, make_spec(from_logs=True), failed=True) == ""
