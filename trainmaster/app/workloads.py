@@ -7,6 +7,7 @@ operator mode composes these parts differently.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from trainmaster.jobs.models.pods import Pod
     from trainmaster.jobs.usage import PodMeasurement
 
+log = logging.getLogger(__name__)
 _MEASURE_AFTER_SECONDS = 10.0
 PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)")
 """The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
@@ -95,9 +97,15 @@ class LateUsage:
         return () if self._made is None else self._made.list_pending(uid)
 
     async def run(self) -> None:
-        """For ever."""
-        await self._clock.sleep(_MEASURE_AFTER_SECONDS)
-        await (await self._get()).run()
+        """For ever. Without a free descriptor the code cannot be loaded; then it is tried again."""
+        while True:
+            await self._clock.sleep(_MEASURE_AFTER_SECONDS)
+            try:
+                usage = await self._get()
+            except (OSError, ImportError) as error:
+                log.warning("usage cannot be measured", extra={"action": "usage.failed", "error": str(error)})
+            else:
+                await usage.run()
 
     async def close(self) -> None:
         if self._made is not None:

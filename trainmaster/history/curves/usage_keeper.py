@@ -67,7 +67,10 @@ class UsageKeeper:
             _report(error)
         while True:
             began = self._clock.monotonic()
-            await self._look()
+            try:
+                await self._look()
+            except OSError as error:
+                log.warning("usage not measured", extra={"action": "usage.failed", "error": str(error)})
             spent = self._clock.monotonic() - began
             await self._clock.sleep(max(PERIOD_SECONDS - spent, spent * _LEAST_PAUSE))
 
