@@ -34,6 +34,22 @@ def open_menu(page: Page) -> None:
     page.locator(".right .menu > button").click()
 
 
+def open_pages(page: Page) -> None:
+    """Where the screen is narrow, they are behind a button."""
+    button = page.locator("nav.menu > button")
+    if button.count():
+        button.click()
+
+
+def add_tenant(page: Page) -> None:
+    page.locator(".actions button.main").click()
+
+
+def check_job(page: Page) -> None:
+    page.locator(".doctor button").click()
+    page.locator("dialog .doctor-findings, dialog .empty:not([aria-live])").first.wait_for()
+
+
 def open_dialog(page: Page) -> None:
     page.locator(".actions button").last.click()
 
@@ -70,6 +86,14 @@ PLACES = (
     Place("menu", "#/runtimes", act=open_menu, ready="tbody tr"),
     Place("history", "#/history", ready="tbody tr"),
     Place("runtimes", "#/runtimes", ready="tbody tr"),
+    Place("runtime", "#/runtime/plain", ready="pre"),
+    Place("queue", "#/queue", act=open_pages, ready=".queue li"),
+    Place("nodes", "#/nodes", ready=".gpu-map"),
+    Place("tenants", "#/tenants", ready="tbody tr"),
+    Place("tenant", "#/tenants/ann", ready=".quota"),
+    Place("new tenant", "#/tenants", act=add_tenant, ready="tbody tr"),
+    Place("settings", "#/settings", ready=".doctor-findings"),
+    Place("doctor", "", jobs.DOOMED, act=check_job, ready=".doctor"),
     Place("no page", "#/nothing"),
 )
 
