@@ -6,12 +6,10 @@ import { route } from "./lib/router.js";
 import { loadSession, logIn, refreshServer, session, takeLink } from "./lib/session.js";
 import { useShortcuts } from "./lib/shortcuts.js";
 import { mode } from "./lib/stream.js";
-import { HistoryPage } from "./pages/history.js";
 import { JobPage } from "./pages/job.js";
 import { JobsPage } from "./pages/jobs.js";
 import { LoginPage, UnreachablePage } from "./pages/login.js";
 import { OverviewPage } from "./pages/overview.js";
-import { RuntimesPage } from "./pages/runtimes.js";
 import { Loading } from "./parts/basics.js";
 import { Header, Notices } from "./parts/header.js";
 import { Help } from "./parts/help.js";
@@ -21,8 +19,10 @@ const REFRESH_MS = 5 * 60_000;
 
 /** @type {Record<string, (props: any) => unknown>} */
 const PAGES = {
-  ...{ "": OverviewPage, jobs: JobsPage, job: JobPage, history: HistoryPage, runtimes: RuntimesPage },
+  ...{ "": OverviewPage, jobs: JobsPage, job: JobPage },
   new: lazy(() => import("./pages/new_job.js").then((module) => module.NewJobPage)),
+  history: lazy(() => import("./pages/history.js").then((module) => module.HistoryPage)),
+  runtimes: lazy(() => import("./pages/runtimes.js").then((module) => module.RuntimesPage)),
   queue: lazy(() => import("./pages/queue.js").then((module) => module.QueuePage)),
   nodes: lazy(() => import("./pages/nodes.js").then((module) => module.NodesPage)),
   runtime: lazy(() => import("./pages/runtime.js").then((module) => module.RuntimePage)),

@@ -18,7 +18,6 @@ import { Events } from "../parts/events.js";
 import { Explanation } from "../parts/explanation.js";
 import { Facts } from "../parts/job_facts.js";
 import { LogView } from "../parts/log_view.js";
-import { Ranks } from "../parts/ranks.js";
 import { RecordActions } from "../parts/record_actions.js";
 import { Verdict } from "../parts/verdict.js";
 import { VerbDialog } from "../parts/verb_dialog.js";
@@ -30,6 +29,7 @@ import { VerbDialog } from "../parts/verb_dialog.js";
 const TABS = ["logs", "ranks", "curves", "events", "outputs", "code", "manifest"];
 /** The tabs that show what the ranks use now. */
 const USING = ["ranks", "curves"];
+const Ranks = lazy(() => import("../parts/ranks.js").then((module) => module.Ranks));
 const Curves = lazy(() => import("../parts/curves.js").then((module) => module.loadCurves()));
 const Outputs = lazy(() => import("../parts/outputs.js").then((m) => m.Outputs));
 const Code = lazy(() => import("../parts/code.js").then((m) => m.Code));
