@@ -24,7 +24,8 @@ from trainmaster.rest.routes.jobs import JobKind, Name, Namespace
 from trainmaster.rest.services import jobs
 from trainmaster.rest.services.files.contract import OpenedFile
 from trainmaster.rest.services.files.job_files import OwnerOfFiles
-from trainmaster.rest.services.namespaces import check_reader, find_namespace
+from trainmaster.rest.services.kept_jobs import get_record
+from trainmaster.rest.services.namespaces import find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["files"])
 PUBLIC = ("/api/v1/download",)
@@ -158,9 +159,7 @@ async def _get_owner(caller: Caller, name: str, namespace: str | None, kind: str
 
 
 async def _get_record_owner(caller: Caller, backend: Backend, uid: str, namespace: str | None) -> OwnerOfFiles:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    return OwnerOfFiles((await backend.history.get(space, uid)).document["trainjob"])
+    return OwnerOfFiles((await get_record(caller, backend.history, uid, namespace)).document["trainjob"])
 
 
 async def _open_asked(caller: Caller, backend: Backend, body: DownloadRequest, namespace: str) -> OpenedFile:

@@ -17,7 +17,7 @@ from trainmaster.rest.services import jobs
 from trainmaster.rest.services.attempts import build_attempts, list_attempts
 from trainmaster.rest.services.creation.keys import hash_key
 from trainmaster.rest.services.history import RecordsWanted, list_pods
-from trainmaster.rest.services.kept_jobs import delete_kept, rerun_kept
+from trainmaster.rest.services.kept_jobs import delete_kept, get_record, rerun_kept
 from trainmaster.rest.services.log_answers import read_end
 from trainmaster.rest.services.namespaces import check_reader, find_namespace, list_readable
 
@@ -54,20 +54,16 @@ async def list_records(caller: CallerOf, backend: BackendOf, asked: Annotated[Re
 
 @router.get("/{uid}", summary="One record, whole")
 async def read_record(uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> RecordDetail:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     return RecordDetail(**await backend.history.describe(record))
 
 
 @router.delete("/{uid}", summary="Delete the record of a deleted job, with its logs and outputs")
 async def delete_record(uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> RecordDeleted:
     """For callers who may delete such jobs. Records of jobs that exist are not deleted."""
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     await delete_kept(caller, backend.history, record)
-    return RecordDeleted(uid=uid, name=record.name, namespace=space)
+    return RecordDeleted(uid=uid, name=record.name, namespace=record.namespace)
 
 
 @router.post("/{uid}/rerun", summary="Run the same job again")
@@ -94,13 +90,11 @@ async def rerun_record(
 async def list_record_attempts(
     uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None
 ) -> JobAttempts:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     job = read_training_job(record.document["trainjob"])
     found = await list_attempts(job, list_pods(record), (), backend.history.kept)
     points = await backend.history.list_points(uid)
-    return JobAttempts(name=record.name, namespace=space, items=build_attempts(found, points))
+    return JobAttempts(name=record.name, namespace=record.namespace, items=build_attempts(found, points))
 
 
 @router.get("/{uid}/logs", summary="What its workers printed")
@@ -113,10 +107,13 @@ async def read_record_logs(
     attempt: Attempt = None,
     tail_lines: Tail = None,
 ) -> LogLines:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     wanted = JobLogOptions(attempt=attempt, rank=worker, tail=tail_lines)
     entries = watch_kept_lines(record.uid, wanted, backend.history.kept)
     printed = await read_end(entries, tail_lines)
-    return LogLines(name=record.name, namespace=space, lines=printed.lines, truncated=printed.truncated)  # type: ignore[arg-type]  # pydantic makes models of them
+    return LogLines(
+        name=record.name,
+        namespace=record.namespace,
+        lines=printed.lines,  # type: ignore[arg-type]  # pydantic makes models of them
+        truncated=printed.truncated,
+    )

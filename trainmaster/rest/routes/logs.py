@@ -19,8 +19,9 @@ from trainmaster.rest.problems import FieldProblem, invalid
 from trainmaster.rest.routes.history import Uid
 from trainmaster.rest.routes.jobs import Attempt, JobKind, Name, Namespace, Worker
 from trainmaster.rest.services.jobs import build_reference, get_job
+from trainmaster.rest.services.kept_jobs import get_record
 from trainmaster.rest.services.log_windows import Sought, build_hit, build_line
-from trainmaster.rest.services.namespaces import check_reader, find_namespace
+from trainmaster.rest.services.namespaces import find_namespace
 
 router = APIRouter(prefix="/api/v1")
 
@@ -95,11 +96,10 @@ async def open_record_log(
     worker: Worker = None,
     attempt: Attempt = None,
 ) -> OpenLog:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     wanted = JobLogOptions(attempt=attempt, rank=worker)
-    return OpenLog(record.name, space, await backend.log_windows.open_record(record, wanted, backend.history.kept))
+    log = await backend.log_windows.open_record(record, wanted, backend.history.kept)
+    return OpenLog(record.name, record.namespace, log)
 
 
 JobLog = Annotated[OpenLog, Depends(open_job_log)]

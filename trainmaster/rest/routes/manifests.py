@@ -27,6 +27,7 @@ from trainmaster.rest.services import jobs
 from trainmaster.rest.services.creation.job_manifests import build_job_manifests, build_record_manifests
 from trainmaster.rest.services.creation.new_job_request import NewJobRequest
 from trainmaster.rest.services.creation.submitting import read_submission, submit
+from trainmaster.rest.services.kept_jobs import get_record
 from trainmaster.rest.services.namespaces import check_reader, find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["manifests"])
@@ -70,9 +71,8 @@ async def read_job_manifest(
 async def read_record_manifest(
     uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, new_name: NewName = None
 ) -> Response:
-    chosen, space = jobs.check_name(new_name), find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    chosen = jobs.check_name(new_name)
+    record = await get_record(caller, backend.history, uid, namespace)
     code = await backend.tools.files.find_kept_code(record.uid)
     return _answer(build_record_manifests(record, code, chosen or ""))
 

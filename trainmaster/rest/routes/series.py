@@ -12,7 +12,8 @@ from trainmaster.rest.models.series import Series, Usage
 from trainmaster.rest.routes.history import Uid
 from trainmaster.rest.routes.jobs import JobKind, Name, Namespace
 from trainmaster.rest.services import jobs, series
-from trainmaster.rest.services.namespaces import check_reader, find_namespace
+from trainmaster.rest.services.kept_jobs import get_record
+from trainmaster.rest.services.namespaces import find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["curves"])
 
@@ -45,11 +46,9 @@ async def read_job_series(
 async def read_record_series(
     uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, after: After = 0
 ) -> Series:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     points = await backend.history.list_points(record.uid, after)
-    return Series(name=record.name, namespace=space, uid=record.uid, **series.build_series(points))
+    return Series(name=record.name, namespace=record.namespace, uid=record.uid, **series.build_series(points))
 
 
 @router.get("/jobs/{name}/usage", summary="What its ranks use, now and over time")
@@ -76,9 +75,8 @@ async def read_job_usage(
 
 @router.get("/history/{uid}/usage", summary="What its ranks used over time")
 async def read_record_usage(uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> Usage:
-    space = find_namespace(caller, namespace)
-    await check_reader(caller, space)
-    record = await backend.history.get(space, uid)
+    record = await get_record(caller, backend.history, uid, namespace)
     kept = await backend.history.list_usage(record.uid)
     points = series.shorten(series.join(kept, backend.usage.list_pending(record.uid)), "all")
-    return Usage(name=record.name, namespace=space, uid=record.uid, now=[], **series.build_usage(points))
+    found = series.build_usage(points)
+    return Usage(name=record.name, namespace=record.namespace, uid=record.uid, now=[], **found)

@@ -19,6 +19,14 @@ from trainmaster.rest.callers import ACCESS_REVIEWS, Caller
 from trainmaster.rest.problems import Problem
 from trainmaster.rest.services.creation.rerunning import rerun
 from trainmaster.rest.services.history import HistoryService
+from trainmaster.rest.services.namespaces import check_reader, find_namespace
+
+
+async def get_record(caller: Caller, history: HistoryService, uid: str, namespace: str | None) -> JobRecord:
+    """In the namespace, or in the caller's own. Raises if the caller may not read TrainJobs there, and Problem 404."""
+    space = find_namespace(caller, namespace)
+    await check_reader(caller, space)
+    return await history.get(space, uid)
 
 
 async def rerun_kept(client: Client, record: JobRecord, new_name: str | None, key: str) -> Object:
