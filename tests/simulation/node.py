@@ -20,6 +20,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import StatusError
 from trainmaster.api.training import reports
+from trainmaster.api.training.pace import PaceMeter
 from trainmaster.apiserver.local import LocalClient
 from trainmaster.apiserver.local_view import LocalView
 from trainmaster.client.contract import DeleteOptions, PatchType, WatchOptions
@@ -40,6 +41,7 @@ class SimNode:
     ) -> None:
         self._loop = loop
         self._clock = clock
+        self._paces = PaceMeter(clock)
         self._machine = machine
         self._acting = acting
         self._trace = trace
@@ -134,11 +136,13 @@ class SimNode:
         said = {"progressPercentage": 50, "metrics": metrics, "lastUpdatedTime": format_time(self._clock.now())}
         try:
             reports.check_reporter(reporter, trainjob, jobset)
-            wanted = reports.decide(said, trainjob, self._clock.now(), reports.find_beginning(jobset, reporter))
+            began = reports.find_beginning(jobset, reporter)
+            wanted = reports.decide(said, trainjob, self._clock.now(), began)
         except StatusError:
             return
         if wanted is not None:
-            patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted)}
+            pace = self._paces.measure(trainjob, wanted, began)
+            patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted, pace)}
             where = meta["namespace"]
             self._write(self._client.patch(TRAIN_JOBS, name, PatchType.MERGE, patch, where, subresource="status"))
 

@@ -572,7 +572,7 @@ def _wants_no_results(record: JobRecord) -> bool:
 def _drop_report(job: TrainingJob) -> Object:
     """The job without its progress report, which changes every few seconds and is stored as a series."""
     meta = {key: value for key, value in job.meta.items() if key not in _COUNTERS}
-    status = {key: value for key, value in job.status.items() if key not in ("trainerStatus", "progress")}
+    status = {key: value for key, value in job.status.items() if key not in ("trainerStatus", "progress", "pace")}
     return {**job.raw, "metadata": meta, "status": status}
 
 

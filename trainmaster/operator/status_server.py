@@ -28,6 +28,7 @@ from trainmaster.api.reading import list_items, read_fields, read_status
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
+from trainmaster.api.training.pace import PaceMeter
 from trainmaster.client.contract import Client, PatchType, WriteOptions
 from trainmaster.client.view import View
 from trainmaster.edge.connection import Connection
@@ -66,6 +67,7 @@ class StatusServer:
         self._client = client
         self._view = view
         self._clock = clock
+        self._paces = PaceMeter(clock)
         self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
         self._senders: dict[bytes, tuple[float, ReportSender]] = {}
         """By a hash of token and audience: until when it is valid, and the sender."""
@@ -95,9 +97,11 @@ class StatusServer:
             reports.check_reporter(reporter, trainjob, jobset)
         if not self._buckets.take(trainjob["metadata"]["uid"]):
             raise status.too_many_requests(f"reports of one TrainJob are taken {BURST} at once and then one a second")
-        wanted = reports.decide(report, trainjob, self._clock.now(), reports.find_beginning(jobset, reporter))
+        began = reports.find_beginning(jobset, reporter)
+        wanted = reports.decide(report, trainjob, self._clock.now(), began)
         if wanted is not None:
-            patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted)}
+            pace = self._paces.measure(trainjob, wanted, began)
+            patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted, pace)}
             options = WriteOptions(field_manager=reports.MANAGER)
             try:
                 await self._client.patch(

@@ -6,6 +6,7 @@ Applied once to the parsed data of a file, before any node is built from it:
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
   `status.failure` and `status.retention`, as have the v1 jobs, which also count their restarts;
+  TrainJob also has `status.pace` of its steps;
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -85,6 +86,15 @@ _STATUS: Raw = {
     },
 }
 """What every kind of training job says in its status besides upstream's fields."""
+_POSITION: Raw = {"type": "string", "maxLen": 64}
+_PACE: Raw = {
+    "type": "object",
+    "props": {
+        **dict.fromkeys(("position", "furthest"), _POSITION),
+        "advancedAt": _TIME,
+        **dict.fromkeys(("longestSeconds", "startSeconds"), {**_NUMBER, "min": 0}),
+    },
+}
 
 
 def apply(file: str, data: Raw) -> None:
@@ -109,7 +119,7 @@ def _trainjob(data: Raw) -> None:
     _own(data, fields, "trainer")["props"]["numProcPerNode"] = _NUM_PROC
     status = _own(data, job["props"], "status")
     # A column of kubectl cannot add the sign to the reported number.
-    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}}
+    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}, "pace": _PACE}
 
 
 def _v1_jobs(data: Raw) -> None:

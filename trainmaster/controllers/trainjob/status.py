@@ -11,6 +11,7 @@ from datetime import datetime
 
 from trainmaster.api.conditions import build_condition
 from trainmaster.api.meta import Fields, Object
+from trainmaster.api.training.pace import leave_attempt
 from trainmaster.api.training.reports import is_left_over
 from trainmaster.controllers.failures import describe
 from trainmaster.controllers.waiting import Waiting, find_annotated
@@ -70,6 +71,7 @@ def set_status(
     if "trainerStatus" in status and is_left_over(status["trainerStatus"], began):
         del status["trainerStatus"]
         status.pop("progress", None)
+        _set(status, "pace", leave_attempt(status) or None)
     is_complete = draft.is_true("Complete")
     reason = None if is_complete or draft.is_true("Failed") else _decide_waiting(status, jobset, waiting, below, now)
     # Removed when the job completes; events still show what happened.

@@ -18,6 +18,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
+from trainmaster.api.training.pace import PaceMeter
 from trainmaster.apiserver.contract import Call, Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.messages import ApiRequest, Response
@@ -39,6 +40,7 @@ class ProgressEndpoint:
         self._kinds: dict[GVR, Kind | None] = {gvr: catalogue.find(gvr) for gvr in _NEEDED}
         self._access = access
         self._clock = clock
+        self._paces = PaceMeter(clock)
         self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
         self._reporters: dict[str, reports.ReportingPod] = {}
         """By Pod uid; entries do not change while the Pod exists, and a token ends with its Pod."""
@@ -67,11 +69,15 @@ class ProgressEndpoint:
         if not self._buckets.take(trainjob["metadata"]["uid"]):
             text = f"reports of one TrainJob are taken {BURST} at once and then {PER_SECOND:.0f} a second"
             raise status.too_many_requests(text)
-        wanted = reports.decide(report, trainjob, self._clock.now(), reports.find_beginning(jobset, reporter))
+        began = reports.find_beginning(jobset, reporter)
+        wanted = reports.decide(report, trainjob, self._clock.now(), began)
         answer = orjson.dumps({"trainerStatus": report if wanted is None else wanted})
-        return Response(answer) if wanted is None else Response(answer, revision=self._store(request, wanted))
+        if wanted is None:
+            return Response(answer)
+        patch = reports.build_patch(wanted, self._paces.measure(trainjob, wanted, began))
+        return Response(answer, revision=self._store(request, patch))
 
-    def _store(self, request: ApiRequest, report: Object) -> int:
+    def _store(self, request: ApiRequest, patch: Object) -> int:
         kind, route = self._kinds[TRAIN_JOBS], request.route
         assert kind is not None, "asked first"
         written = self._registry.patch(
@@ -80,7 +86,7 @@ class ProgressEndpoint:
             route.namespace,
             route.name,
             PatchType.MERGE,
-            reports.build_patch(report),
+            patch,
             WriteOptions(field_manager=reports.MANAGER),
             subresource="status",
         )
