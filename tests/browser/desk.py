@@ -21,6 +21,13 @@ PATIENCE = 120.0
 PAUSE = 0.1
 
 
+HIDE = """(isHidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""Tells the page that its tab is hidden, or seen again; a browser without a screen hides none."""
+
+
 @dataclass
 class Desk:
     server: ServerProcess
