@@ -27,7 +27,7 @@ _FIELDS = ("position", "advancedAt", "longestSeconds", "startSeconds", "furthest
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class JobPace:
     position: float | None = None
     """Of the current attempt; None before its first report."""
     advanced_at: str = ""
@@ -65,14 +65,14 @@ class PaceMeter:
         return to_wire(pace)
 
 
-def read_pace(trainjob: Fields) -> Pace:
+def read_pace(trainjob: Fields) -> JobPace:
     found = read_fields(trainjob, "status", "pace")
-    return Pace(
-        _read_number(found.get("position")),
+    return JobPace(
+        read_position(found.get("position")),
         read_text(found, "advancedAt"),
         int(found.get("longestSeconds") or 0),
         int(found.get("startSeconds") or 0),
-        _read_number(found.get("furthest")),
+        read_position(found.get("furthest")),
     )
 
 
@@ -80,11 +80,11 @@ def find_position(report: Fields) -> float | None:
     """None if the report does not say how far the program is, or says no finite number."""
     for metric in list_items(report, "metrics"):
         if metric.get("name") == STEP:
-            return _read_number(metric.get("value"))
-    return _read_number(report.get("progressPercentage"))
+            return read_position(metric.get("value"))
+    return read_position(report.get("progressPercentage"))
 
 
-def follow(trainjob: Fields, report: Fields, now: Now, began: str, up_seconds: float) -> Pace:
+def follow(trainjob: Fields, report: Fields, now: Now, began: str, up_seconds: float) -> JobPace:
     """The pace after that report. `began`: when its attempt began, "" if unknown; `up_seconds`: how long this server
     has been taking reports."""
     before, position = read_pace(trainjob), find_position(report)
@@ -96,7 +96,7 @@ def follow(trainjob: Fields, report: Fields, now: Now, began: str, up_seconds: f
         longest = max(longest, _measure(now, trainjob, "advanced", before.advanced_at, up_seconds))
     elif began:
         start = max(start, _measure(now, trainjob, "began", began, up_seconds))
-    return _remember(trainjob, Pace(position, format_time(now.wall), longest, start, furthest), now)
+    return _remember(trainjob, JobPace(position, format_time(now.wall), longest, start, furthest), now)
 
 
 def _measure(now: Now, trainjob: Fields, what: str, stored: str, up_seconds: float) -> int:
@@ -104,23 +104,23 @@ def _measure(now: Now, trainjob: Fields, what: str, stored: str, up_seconds: flo
     return min(math.ceil(min(since, up_seconds)), _MOST_SECONDS)
 
 
-def _remember(trainjob: Fields, pace: Pace, now: Now) -> Pace:
+def _remember(trainjob: Fields, pace: JobPace, now: Now) -> JobPace:
     """Anchors the time now, so that a later change of the wall clock does not make the next step longer or shorter."""
     if pace.advanced_at:
         now.since(trainjob["metadata"]["uid"], "advanced", pace.advanced_at)
     return pace
 
 
-def to_wire(pace: Pace) -> Object | None:
+def to_wire(pace: JobPace) -> Object | None:
     """For a merge patch: all fields, null for those that it does not have; None if it has none."""
-    if pace == Pace():
+    if pace == JobPace():
         return None
     values = (
-        _format(pace.position),
+        format_position(pace.position),
         pace.advanced_at or None,
         pace.longest or None,
         pace.start or None,
-        _format(pace.furthest),
+        format_position(pace.furthest),
     )
     return dict(zip(_FIELDS, values, strict=True))
 
@@ -131,7 +131,8 @@ def leave_attempt(status: Mapping[str, Any]) -> Object:
     return {name: kept[name] for name in ("longestSeconds", "startSeconds", "furthest") if name in kept}
 
 
-def _read_number(value: Any) -> float | None:
+def read_position(value: Any) -> float | None:
+    """None for what is no finite number."""
     if value is None or isinstance(value, bool):
         return None
     try:
@@ -141,7 +142,7 @@ def _read_number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _format(number: float | None) -> str | None:
+def format_position(number: float | None) -> str | None:
     """As text, because Kubernetes objects have no fractions: 1200, 0.25."""
     if number is None:
         return None

@@ -8,7 +8,7 @@ import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
-from trainmaster.api.training.pace import Pace, PaceMeter, find_position, leave_attempt, read_pace
+from trainmaster.api.training.pace import JobPace, PaceMeter, find_position, leave_attempt, read_pace
 from trainmaster.kit.clock import format_time
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -24,7 +24,7 @@ class Reporting:
         self.began = format_time(self.clock.now())
         self.meter = PaceMeter(self.clock)
 
-    async def report(self, step: Any = None, *, after: float = 0.0, percent: int | None = None) -> Pace:
+    async def report(self, step: Any = None, *, after: float = 0.0, percent: int | None = None) -> JobPace:
         await self.clock.sleep(after)
         said: Object = {} if step is None else {"metrics": [{"name": "current_step", "value": str(step)}]}
         if percent is not None:
@@ -117,7 +117,7 @@ def test_a_position_is_stored_and_read_again(value: str) -> None:
 def test_a_job_that_reports_no_steps_has_no_pace() -> None:
     async def act() -> None:
         job = Reporting()
-        assert await job.report(after=5) == Pace()
+        assert await job.report(after=5) == JobPace()
         assert job.trainjob["status"] == {}
 
     run_virtual(act())
