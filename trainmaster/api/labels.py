@@ -79,6 +79,13 @@ RERUN_OF = "trainmaster.dev/rerun-of"
 """Annotation on TrainJobs, by `trainmaster restart`: name and uid of the finished TrainJob that it repeats."""
 SHIPPED_HASH = "trainmaster.dev/shipped-hash"
 """Annotation on shipped runtimes, by the installer: the hash of the spec as shipped. One that differs was edited."""
+RUNTIME_ORIGIN = "trainmaster.dev/runtime-origin"
+"""Annotation on snapshots of runtimes, by the TrainJob controller: `shipped` if the runtime was as it is shipped when
+the job began, `derived` if it was made for single jobs. Restart budgets of others are just numbers."""
+SHIPPED_ORIGIN, DERIVED_ORIGIN = "shipped", "derived"
+STOP_ON_SAME_FAILURE = "trainmaster.dev/stop-on-same-failure"
+"""Annotation on TrainJobs and runtimes, by their author: "true" or "false" decides whether a job is given up that fails
+with the same error again and again, without progress (`controllers.budget`). It is copied to snapshots of runtimes."""
 ALLOW_DELETE_IN_USE = "trainmaster.dev/allow-delete-in-use"
 """Annotation on runtimes, by people: "true" lets it be deleted although TrainJobs refer to it."""
 DERIVED = "trainmaster.dev/derived"
@@ -96,6 +103,9 @@ WARM = "trainmaster.dev/warm"
 """Annotation on Pods, by their author: "true" or "false" overrides the setting node.warm for this Pod."""
 ISOLATION = "trainmaster.dev/isolation"
 """Annotation on the Node, by the node: the isolation level of Pods. Nodes of clusters have none."""
+CHECKPOINT = "trainmaster.dev/CheckpointSaved"
+"""Condition of failed Pods of TrainJobs, by the node: the newest complete checkpoint of the job at that time, and when
+it was saved."""
 DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""

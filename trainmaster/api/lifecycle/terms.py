@@ -13,7 +13,7 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.labels import RESTART
+from trainmaster.api.labels import RESTART, STOP_ON_SAME_FAILURE
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
 from trainmaster.api.lifecycle.term_names import (
     DEADLINE_ANNOTATION,
@@ -77,6 +77,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
         (DEADLINE_ANNOTATION, _parse_deadline),
         (ENFORCED_ANNOTATION, parse_flag),
         (RESTART, parse_attempt),
+        (STOP_ON_SAME_FAILURE, parse_flag),
     ):
         if key in annotations:
             try:

@@ -6,7 +6,7 @@ Applied once to the parsed data of a file, before any node is built from it:
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
   `status.failure` and `status.retention`, as have the v1 jobs, which also count their restarts;
-  TrainJob also has `status.pace` of its steps;
+  TrainJob also has `status.pace` of its steps, and `status.repeated` about its failures;
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -86,14 +86,25 @@ _STATUS: Raw = {
     },
 }
 """What every kind of training job says in its status besides upstream's fields."""
+_TALLY: Raw = {**_NUMBER, "min": 0}
 _POSITION: Raw = {"type": "string", "maxLen": 64}
 _PACE: Raw = {
     "type": "object",
     "props": {
         **dict.fromkeys(("position", "furthest"), _POSITION),
         "advancedAt": _TIME,
-        **dict.fromkeys(("longestSeconds", "startSeconds"), {**_NUMBER, "min": 0}),
+        **dict.fromkeys(("longestSeconds", "startSeconds"), _TALLY),
     },
+}
+_REPEATED: Raw = {
+    "type": "object",
+    "props": {
+        **dict.fromkeys(("attempt", "count"), _TALLY),
+        **dict.fromkeys(("error", "checkpoint"), _TEXT),
+        "furthest": _POSITION,
+        "progressed": {"type": "boolean"},
+    },
+    "required": ["attempt", "count"],
 }
 
 
@@ -119,7 +130,7 @@ def _trainjob(data: Raw) -> None:
     _own(data, fields, "trainer")["props"]["numProcPerNode"] = _NUM_PROC
     status = _own(data, job["props"], "status")
     # A column of kubectl cannot add the sign to the reported number.
-    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}, "pace": _PACE}
+    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}, "pace": _PACE, "repeated": _REPEATED}
 
 
 def _v1_jobs(data: Raw) -> None:

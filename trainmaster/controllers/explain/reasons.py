@@ -199,7 +199,7 @@ class _Explainer:
             sentence, todo = f"ended well {age}", []
         else:
             failure = state.failure
-            text = summarize_failure(failure) if failure else state.message
+            text = state.sentence if failure else state.message
             sentence = f"failed {age} ({reason}): {text}"
             namespace, name = self._job.namespace, self._job.label
             todo = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import NOTHING, read_text
+from trainmaster.api.training.courses import HOPELESS, MOST, REPEATED
 from trainmaster.api.training.failures import summarize_failure
 from trainmaster.api.training.restarts import read_wanted
 from trainmaster.jobs.models.objects import ObjectModel
@@ -25,6 +26,10 @@ DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspe
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
+_NOT_RESTARTED = {
+    REPEATED: f"; the same in {MOST} attempts in a row, without progress",
+    HOPELESS: "; not restarted, because that would not help",
+}
 _JOB = r'^job "[^"]*": (?=waiting for |the job |Pod )'
 
 
@@ -44,7 +49,7 @@ class TrainingState(NamedTuple):
         if self.word == COMPLETE:
             return ""
         if self.failure is not None:
-            return summarize_failure(self.failure)
+            return summarize_failure(self.failure) + _NOT_RESTARTED.get(self.reason, "")
         return ": ".join(part for part in (self.reason, shorten_waiting(self.message)) if part)
 
     @property
