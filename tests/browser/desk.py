@@ -33,6 +33,8 @@ class Desk:
     server: ServerProcess
     tokens: dict[str, str] = field(default_factory=dict)
     """Of `owner` and tenants."""
+    front: str = ""
+    """The address of the page behind a proxy, if people use that."""
 
     @property
     def kube(self) -> Raw:
@@ -45,8 +47,8 @@ class Desk:
 
     @property
     def page_url(self) -> str:
-        """Of the door without TLS."""
-        return str(self.server.info["dashboard"]["url"])
+        """Of the proxy, or of the door without TLS."""
+        return self.front or str(self.server.info["dashboard"]["url"])
 
     def connect(self, who: str) -> Raw:
         return self._connect(self.server.rest_url, who)
@@ -155,6 +157,8 @@ class People:
     def open_stranger(self, *, width: int = 1440, base: str = "", **options: Any) -> Page:
         """A page of somebody who is not logged in; no address is opened yet."""
         wanted = {"locale": "en-US", "timezone_id": "Asia/Seoul", **options}
+        # The authority of the server's certificate is its own.
+        wanted.setdefault("ignore_https_errors", self.desk.page_url.startswith("https:"))
         context = self.browser.new_context(viewport={"width": width, "height": 900}, **wanted)
         context.add_init_script(_REPORT_POLICY)
         self.contexts.append(context)
