@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainmaster.api.devices import Device, list_devices
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
-from trainmaster.api.pods.requests import CPU, Amounts, add_into, read_amounts
+from trainmaster.api.pods.requests import CPU, Amounts, add_into, count_requests, read_amounts
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS
 from trainmaster.app.rest.node_loads import Load, lease_unnamed, list_loads
@@ -28,7 +28,9 @@ from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.troubles import find_trouble
 
 _SHOWN_LABELS = 64
 
@@ -154,7 +156,25 @@ def build_queue(view: View, namespace: str, *, is_whole: bool) -> Object:
     judged = {entry["uid"] for entry in entries}
     waiting = sorted((job for job in jobs.values() if job.waiting and job.uid not in judged), key=_get_age)
     entries = [entry for entry in entries if namespace in ("", entry["namespace"])]
-    return {"whole": is_whole, "items": [*entries, *map(_build_waiting, waiting)]}
+    untold = [] if is_whole else [job for job in jobs.values() if not job.waiting]
+    return {"whole": is_whole, "items": [*entries, *map(_build_waiting, waiting), *_list_unscheduled(view, untold)]}
+
+
+def _list_unscheduled(view: View, jobs: Sequence[TrainingJob]) -> Iterator[Object]:
+    """Upstream's controllers do not say in a job what it waits for, but the cluster's scheduler says it in the Pods."""
+    pods: defaultdict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    for pod in map(Pod, view.list(PODS)):
+        if pod.unscheduled and not pod.is_deleting and not pod.is_over:
+            for label, name in pod.labels.items():
+                pods[pod.namespace, label, name].append(pod)
+    for job in sorted(jobs, key=_get_age):
+        own = pods.get((job.namespace, job.pod_label, job.name), [])
+        if not job.state_ignoring_deletion.is_final and (trouble := find_trouble(own)) is not None:
+            total: Amounts = {}
+            for pod in own:
+                add_into(total, count_requests(pod.spec))
+            told = {"reason": trouble.reason, "sentence": trouble.message, "since": job.created_at}
+            yield {**_build_waiting(job), **told, "requests": _scale_all(total)}
 
 
 def _judge_all(view: View, jobs: Mapping[str, TrainingJob]) -> Iterator[Object]:
