@@ -112,7 +112,7 @@ def test_ten_windows_are_all_current(people: People, desk: Desk) -> None:
 def test_a_hidden_tab_asks_for_nothing(people: People) -> None:
     page = people.open_stranger(storage_state=people.open("#/").context.storage_state())
     page.clock.install()
-    page.goto(f"{people.desk.page_url}#/jobs")
+    page.goto(f"{people.door.page_url}#/jobs")
     connection = page.locator(".connection")
     expect(connection).to_have_text("Live")
     page.evaluate(HIDE, True)

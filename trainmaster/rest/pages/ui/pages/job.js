@@ -176,6 +176,7 @@ function Logs({ lines, source, data, record, attempts }) {
 
 /** @param {{problem: {status: number, message?: string, detail?: string, hint?: string}, name: string, namespace: string}} props */
 function NoJob({ problem, name, namespace }) {
+  if (problem.status === 404 && !hasAbility("history")) return html`<h1><${Given} text=${name} /></h1><${Empty}>${t("job.lost")} <a href="#/jobs">${t("jobs.all")}</a><//>`;
   return html`<h1><${Given} text=${name} /></h1>
     <${Problem} problem=${problem} />
     <${Empty}><a href=${`#/history?ns=${encodeURIComponent(namespace)}&name=${encodeURIComponent(name)}`}>${t("job.find")}</a>, <a href="#/jobs">${t("jobs.all")}</a><//>`;

@@ -5,7 +5,7 @@ import { t } from "../lib/i18n.js";
 import { buildJobAddress } from "../lib/job_address.js";
 import { useLoaded } from "../lib/load.js";
 import { navigate } from "../lib/router.js";
-import { isReadOnly } from "../lib/session.js";
+import { hasAbility, isReadOnly } from "../lib/session.js";
 import { Age, Command, Given, Problem, Reason, Sentence } from "./basics.js";
 import { Dialog } from "./dialog.js";
 import { JobDoctor } from "./job_doctor.js";
@@ -91,7 +91,7 @@ function ApplyDialog({ change, job, onClose }) {
   return html`<${Dialog} title=${t("explain.apply")} onClose=${onClose} actions=${actions}>
     <${Problem} problem=${problem} />
     <p><b><${Given} text=${change.text} /></b></p>
-    <p>${t("explain.apply.text", { name: job.name })}</p>
+    <p>${t("explain.apply.text", { name: job.name })}${hasAbility("history") ? ` ${t("explain.apply.kept")}` : null}</p>
     <pre tabindex="0">${JSON.stringify(change.patch, null, 2)}</pre>
   <//>`;
 }

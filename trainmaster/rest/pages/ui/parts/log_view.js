@@ -101,7 +101,8 @@ function Body({ lines, shown, jump, top, onChoose }) {
       ${lines.end.value ? html`<p class="quiet log-end">${t("log.end")}</p>` : null}`;
   }
   if (!lines.isLoaded.value && !lines.end.value && !lines.problem.value) return html`<${Loading} />`;
-  return html`<${Empty}>${t("log.none")}<//>`;
+  // What could not be read may well have been printed.
+  return lines.problem.value ? null : html`<${Empty}>${t("log.none")}<//>`;
 }
 
 /** @param {{isOn: boolean, text: string, onClick: () => void}} props */
