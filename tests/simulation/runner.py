@@ -18,6 +18,7 @@ from tests.simulation import reporting, retaining, sharing, v1_resting  # noqa: 
 from tests.simulation.base import Base, build_base
 from tests.simulation.checking import Checker
 from tests.simulation.disk import Disk
+from tests.simulation.draining import DRAINING
 from tests.simulation.faults import EMBEDDED, OPERATOR, FaultProfile
 from tests.simulation.interrupting import StepInterrupter
 from tests.simulation.ledger import SimLedger
@@ -109,8 +110,11 @@ def _quiet_process() -> Iterator[None]:
             gc.enable()
 
 
-def _build_controllers(seed: int, lifecycle: LifecycleContext) -> tuple[Sequence[Controller], frozenset[str]]:
-    """All controllers, and the names of those that also run on other clusters."""
+def _build_controllers(
+    seed: int, lifecycle: LifecycleContext, *, drains: bool
+) -> tuple[Sequence[Controller], frozenset[str]]:
+    """All controllers, and the names of those that also run on other clusters. `drains`: with those of a drain, which
+    would only look in other runs."""
     here = [model for model in MODELS if has_v1_jobs(seed) and model.framework in V1_FRAMEWORKS]
     absent = {model.framework.singular for model in MODELS if model not in here}
     chain = [item for item in CHAIN if item.name not in absent]
@@ -120,7 +124,7 @@ def _build_controllers(seed: int, lifecycle: LifecycleContext) -> tuple[Sequence
         limits.build_controller(lifecycle),
     ]
     names = ["trainjob", *(model.framework.singular for model in here), *(item.name for item in lasting)]
-    return (*chain, *lasting), frozenset(names)
+    return (*chain, *lasting, *(DRAINING if drains else ())), frozenset(names)
 
 
 class _Run:
@@ -135,7 +139,8 @@ class _Run:
         every = [model.gvr for model in TRAINING_KINDS.values()]
         lifecycle = LifecycleContext(world.ledger, unpublished=() if world.wishes.publish else every)
         controllers: Sequence[Controller]
-        controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle)
+        drains = any(deed.what == "drain" for deed in deeds or ())
+        controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle, drains=drains)
         controllers = planted.wrap(controllers) if planted is not None else controllers
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime

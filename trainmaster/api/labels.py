@@ -69,7 +69,16 @@ FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
 """Annotation on JobSets and their Pods, by the TrainJob controller, and on Pods of v1 jobs: the number of the first
 attempt since the last restart that a user asked for, if it is not 0. Attempts of a job are numbered across all its
 JobSets."""
-CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
+SUSPENDED_BY_DRAIN = "trainmaster.dev/suspended-by-drain"
+"""Annotation on jobs of all kinds, by the drain controllers: since when the machine has been drained. Only these jobs
+are resumed when that is over. Whoever may change the job can remove it (`trainmaster suspend` does); it then stays
+suspended."""
+KEEPS_PLACE = "trainmaster.dev/keeps-place"
+"""Annotation on JobSets and v1 jobs, by the drain controllers: since when a job that a drain suspended has wanted to
+run. The scheduler takes it before jobs that have not run yet."""
+DRAIN_MARKS = frozenset({SUSPENDED_BY_DRAIN, KEEPS_PLACE})
+"""Nobody else can set them (`apiserver.admission.drain_marks`)."""
+CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT, *DRAIN_MARKS})
 """Annotations on JobSets with internal state of the controllers; templates cannot set them."""
 SUBMITTER = "trainmaster.dev/submitter"
 """Annotation on training jobs of all kinds, by the API server: `OWNER` if the owner of the installation created it.
@@ -109,6 +118,17 @@ it was saved."""
 DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""
+DRAINED_SINCE = "trainmaster.dev/drained-since"
+"""Annotation on the Node, by `trainmaster drain`: when it was drained. The Node is drained while it has this and is
+unschedulable (`jobs.draining`)."""
+DRAINED_BY = "trainmaster.dev/drained-by"
+"""Annotation beside it: the user who drained it."""
+DRAIN_REASON = "trainmaster.dev/drain-reason"
+"""Annotation beside it: why, in the words of that user."""
+DRAINED_UNTIL = "trainmaster.dev/drained-until"
+"""Annotation beside it, by the systemd unit when the machine shuts down: `NEXT_START` if the next start of the server
+ends it."""
+NEXT_START = "next-start"
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation on Pods that represent components of the control plane, which run elsewhere. The scheduler and the node
 ignore such Pods."""

@@ -27,6 +27,7 @@ from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import RecordKeeper, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.bundles import senders
+from trainmaster.controllers.drain.reconciler import CONTROLLERS as DRAIN
 from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
@@ -47,6 +48,7 @@ from trainmaster.engine.manager import Manager
 from trainmaster.history import disk_holdings as holdings
 from trainmaster.history import logs
 from trainmaster.history.keeper import Keeper
+from trainmaster.jobs.draining import end_drain_of_shutdown
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -77,7 +79,7 @@ PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVI
 """The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
 JOBS = (TRAIN_JOB, *V1_JOBS, JOB_SET, JOB)
 CHAIN = (*JOBS, SCHEDULER, CLAIMS, VOLUMES)
-CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
+CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER, *DRAIN)
 """All controllers, without a history and with default settings."""
 
 
@@ -172,6 +174,9 @@ async def running_workloads(
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client, home.templates)
+        # Before the controllers: they resume what was suspended.
+        if ended := await end_drain_of_shutdown(client):
+            log.info("drain ended", extra={"action": "drain.ended", "since": ended.since})
         async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
             lifecycle = LifecycleContext(ledger=history)
             manager = Manager(
@@ -180,6 +185,7 @@ async def running_workloads(
                     *retention.build_controllers(lifecycle),
                     limits.build_controller(lifecycle),
                     derived.CONTROLLER,
+                    *DRAIN,
                 ),
                 view=view,
                 feed=view,

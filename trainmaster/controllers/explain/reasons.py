@@ -43,6 +43,8 @@ from trainmaster.jobs.models.training import (
     COMPLETE,
     DEADLINE_EXCEEDED,
     DELETING,
+    DRAINED,
+    DRAINED_TEXT,
     RUNNING,
     STARTING,
     SUSPENDED,
@@ -245,6 +247,9 @@ class _Explainer:
         ending = [pod for pod in self._list_pods() if not pod.is_over]
         left = self._tell_ending(ending) if ending else "nothing of it runs"
         sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: {left}"
+        if drained := self._job.drained_since if self._job.is_suspended else "":
+            sentence = f"{sentence}; {DRAINED_TEXT.format(drained)}"
+            return self._make(SUSPENDED, sentence, reason=DRAINED, since=since, unblock=("trainmaster undrain",))
         todo = [f"trainmaster resume {name} -n {namespace}"]
         questions = self._ask()
         if questions is not None:

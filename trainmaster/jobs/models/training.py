@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from trainmaster.api.labels import SUSPENDED_BY_DRAIN
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import NOTHING, read_text
 from trainmaster.api.training.courses import HOPELESS, MOST, REPEATED
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
+DRAINED = "Drained"
+"""The reason of a suspended job that continues by itself."""
+DRAINED_TEXT = "the machine has been drained since {}; the job continues where it was after `trainmaster undrain`"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 _NOT_RESTARTED = {
     REPEATED: f"; the same in {MOST} attempts in a row, without progress",
@@ -55,6 +59,9 @@ class TrainingState(NamedTuple):
     @property
     def is_final(self) -> bool:
         return self.word in (COMPLETE, FAILED)
+
+
+_SUSPENDED = TrainingState(SUSPENDED)
 
 
 class TrainingJob(ObjectModel):
@@ -119,6 +126,11 @@ class TrainingJob(ObjectModel):
     def is_suspended(self) -> bool:
         """Whether it should be suspended; the condition says whether it is."""
         return bool(self.spec.get("suspend"))
+
+    @property
+    def drained_since(self) -> str:
+        """When the drain began that has suspended it and will resume it; "" if none has."""
+        return self.annotations.get(SUSPENDED_BY_DRAIN, "")
 
     @staticmethod
     def build_suspension(suspend: bool) -> Object:
@@ -219,7 +231,8 @@ class TrainingJob(ObjectModel):
         if ended is not None:
             return ended
         if self.is_true(SUSPENDED):
-            return TrainingState(SUSPENDED)
+            drained = self.drained_since if self.is_suspended else ""
+            return TrainingState(SUSPENDED, DRAINED, DRAINED_TEXT.format(drained)) if drained else _SUSPENDED
         if self.waiting:
             return TrainingState(WAITING, self.waiting_reason, self.waiting.get("message", ""))
         if self.is_ready:
