@@ -27,7 +27,7 @@ from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name
 from trainmaster.jobs.models.jobsets import JobSet
-from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.nodes import Drain, Node
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.troubles import find_trouble
@@ -63,6 +63,7 @@ def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, 
         "name": node.name,
         "ready": node.is_true("Ready"),
         "cordoned": node.is_cordoned,
+        "drain": _build_drain(node.drain),
         "created_at": node.created_at,
         "labels": dict(sorted(node.labels.items())[:_SHOWN_LABELS]),
         "conditions": [_build_condition(condition) for condition in node.conditions],
@@ -78,6 +79,13 @@ def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, 
         "gpus": [_build_gpu(device, leases, is_known=loads is not None) for device in devices],
         "jobs": None if loads is None else _build_jobs(loads),
     }
+
+
+def _build_drain(drain: Drain | None) -> Object | None:
+    if drain is None:
+        return None
+    by, reason = drain.by or None, drain.reason or None
+    return {"since": drain.since, "by": by, "reason": reason, "ends_with_start": drain.ends_with_start}
 
 
 def _build_jobs(loads: Sequence[Load]) -> list[Object]:
