@@ -114,3 +114,32 @@ def test_a_command_that_is_killed_leaves_a_drain_that_the_server_carries_out(per
     person.kubectl("cordon", "local")
     assert "Ready,SchedulingDisabled" in person.must("nodes")
     assert not is_suspended(person, "sleeper")
+
+
+def test_the_program_of_the_unit_lets_jobs_save_only_while_systemd_shuts_down(person: Person, tmp_path: Path) -> None:
+    """systemctl is a stand-in: a machine that runs tests cannot be rebooted."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    systemctl = tools / "systemctl"
+    systemctl.write_text('#!/bin/sh\ncat "$(dirname "$0")/state"\nexit 1\n')
+    systemctl.chmod(0o755)
+    state = tools / "state"
+    environ = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    stopping = ("service", "stopping", "--user", "--save-seconds", "60")
+    person.must("up", "--detach")
+    start_training(person, tmp_path, "trained")
+    wait_for_log(person, "trained", "from 0")
+    state.write_text("running\n")
+    answer = person.trainmaster(*stopping, environ=environ)
+    assert answer.code == 0 and "the machine does not shut down" in answer.out
+    assert len(person.pods("trained")) == 1
+    state.write_text("stopping\n")
+    answer = person.trainmaster(*stopping, environ=environ)
+    assert answer.code == 0 and "checkpoint step-" in answer.out, answer
+    assert person.pods("trained") == []
+    person.must("down")
+    assert person.trainmaster(*stopping, environ=environ).code == 0
+    (saved,) = (person.home / "history" / "results").glob("*/checkpoints/step-*.json")
+    person.must("up", "--detach")
+    wait_for_log(person, "trained", f"from {read_step(saved)}\n")
+    assert "Drained" not in person.must("nodes")
