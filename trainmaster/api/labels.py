@@ -118,6 +118,9 @@ it was saved."""
 DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""
+IDLE_GPUS_SINCE = "trainmaster.dev/idle-gpus-since"
+"""Annotation on training jobs, by the server: since when none of its GPUs has done anything, once that was long enough
+to report (`history.curves.idle_gpus`)."""
 DRAINED_SINCE = "trainmaster.dev/drained-since"
 """Annotation on the Node, by `trainmaster drain`: when it was drained. The Node is drained while it has this and is
 unschedulable (`jobs.draining`)."""

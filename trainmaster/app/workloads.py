@@ -23,6 +23,7 @@ from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.health import build_checks
 from trainmaster.app.home.folder import Home, HomeError
+from trainmaster.app.metrics import IDLE_GPUS
 from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import RecordKeeper, running_history
 from trainmaster.app.settings import Settings
@@ -67,7 +68,8 @@ from trainmaster.node.shims.warm import WarmSettings, compute_budget
 from trainmaster.shim.sandbox.egress import LAN
 
 if TYPE_CHECKING:
-    from trainmaster.app.usage import NodeUsage
+    from trainmaster.app.usage import MakeIdle, NodeUsage
+    from trainmaster.history.curves.idle_gpus import FindJob, IdleGpus
     from trainmaster.history.curves.usage import UsagePoint
     from trainmaster.history.curves.usage_keeper import UsageStore
     from trainmaster.jobs.models.pods import Pod
@@ -86,8 +88,16 @@ CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTRO
 class LateUsage:
     """What Pods use (`app.usage`), whose code is loaded some seconds after the start, or when somebody asks."""
 
-    def __init__(self, agent: NodeAgent, view: LocalView, meter: Meter, store: UsageStore | None, clock: Clock) -> None:
-        self._parts = agent, view, meter, store, clock
+    def __init__(
+        self,
+        agent: NodeAgent,
+        view: LocalView,
+        meter: Meter,
+        store: UsageStore | None,
+        clock: Clock,
+        make_idle: MakeIdle,
+    ) -> None:
+        self._parts = agent, view, meter, store, clock, make_idle
         self._clock = clock
         self._loading = asyncio.Lock()
         self._made: NodeUsage | None = None
@@ -97,6 +107,9 @@ class LateUsage:
 
     def list_pending(self, uid: str) -> Sequence[UsagePoint]:
         return () if self._made is None else self._made.list_pending(uid)
+
+    def count_idle_gpus(self) -> int:
+        return 0 if self._made is None else self._made.idle.count()
 
     async def run(self) -> None:
         """For ever. Without a free descriptor the code cannot be loaded; then it is tried again."""
@@ -169,6 +182,7 @@ async def running_workloads(
     shape = build_shape(settings.node, node.level)
     jobs = view.summary(census.Census)
     census.declare(metrics, jobs, clock)
+    make_idle = partial(_make_idle, client, recorder, clock, settings.jobs.idle_gpu_minutes * 60.0)
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
     registry.state.admission.add(witness)
@@ -205,10 +219,11 @@ async def running_workloads(
                 ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 BundleCleanup(client, clock, home.bundles, home.history).running(),
-                _measuring(agent, view, home, history, clock) as running,
+                _measuring(agent, view, home, history, clock, make_idle) as running,
             ):
                 scope.spawn(jobs.count_at_rest(view.list_outlines), name="at-rest.count")
                 scope.spawn_forever(_pack(registry, view, history, manager, clock), name="at-rest.pack")
+                metrics.gauge(IDLE_GPUS, running.usage.count_idle_gpus)
                 if damage:
                     await keeper.warn("StoreDamaged", damage)
                 yield running
@@ -216,14 +231,26 @@ async def running_workloads(
         view.close()
 
 
+def _make_idle(client: LocalClient, recorder: EventRecorder, clock: Clock, seconds: float, find: FindJob) -> IdleGpus:
+    from trainmaster.history.curves.idle_gpus import IdleGpus  # noqa: PLC0415 - not needed for a start
+
+    return IdleGpus(client, recorder, find, clock, seconds)
+
+
 @asynccontextmanager
 async def _measuring(
-    agent: NodeAgent, view: LocalView, home: Home, history: RecordKeeper, clock: Clock
+    agent: NodeAgent,
+    view: LocalView,
+    home: Home,
+    history: RecordKeeper,
+    clock: Clock,
+    make_idle: MakeIdle,
 ) -> AsyncIterator[RunningNode]:
     health = partial(read_health, home.root)
     meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=read_hardware(), read_health=health)
     # A closed archive keeps nothing.
-    usage = LateUsage(agent, view, meter, history if isinstance(history, Keeper) else None, clock)
+    store = history if isinstance(history, Keeper) else None
+    usage = LateUsage(agent, view, meter, store, clock, make_idle)
     try:
         async with Scope("usage") as scope:
             scope.spawn_forever(usage.run(), name="usage.measure")

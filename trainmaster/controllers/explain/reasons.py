@@ -45,6 +45,8 @@ from trainmaster.jobs.models.training import (
     DELETING,
     DRAINED,
     DRAINED_TEXT,
+    IDLE_GPUS,
+    IDLE_GPUS_TEXT,
     RUNNING,
     STARTING,
     SUSPENDED,
@@ -390,7 +392,14 @@ class _Explainer:
             started = min((pod.started_at for pod in running), default="")
             age = f" since {self._tell_age(started)}" if started else ""
             count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
-            return self._make(RUNNING, f"runs{age}: {count}", since=started, facts=facts)
+            idle = self._job.idle_gpus_since
+            more = f"; {IDLE_GPUS_TEXT.format(idle)}" if idle else ""
+            namespace, name = self._place
+            todo = (f"`trainmaster logs {name} -n {namespace}` shows what it does",) if idle else ()
+            reason = IDLE_GPUS if idle else ""
+            return self._make(
+                RUNNING, f"runs{age}: {count}{more}", reason=reason, since=started, unblock=todo, facts=facts
+            )
         created = self._job.created_at
         ending = [pod for pod in pods if pod.is_deleting and not pod.is_over]
         texts = [*self._list_pod_reasons(pods), *([self._tell_ending(ending)] if ending else ())]

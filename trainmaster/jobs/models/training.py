@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from trainmaster.api.labels import SUSPENDED_BY_DRAIN
+from trainmaster.api.labels import IDLE_GPUS_SINCE, SUSPENDED_BY_DRAIN
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import NOTHING, read_text
 from trainmaster.api.training.courses import HOPELESS, MOST, REPEATED
@@ -29,6 +29,9 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 DRAINED = "Drained"
 """The reason of a suspended job that continues by itself."""
 DRAINED_TEXT = "the machine has been drained since {}; the job continues where it was after `trainmaster undrain`"
+IDLE_GPUS = "IdleGPUs"
+"""The reason of a running job that should be looked at."""
+IDLE_GPUS_TEXT = "its GPUs have done nothing since {}"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 _NOT_RESTARTED = {
     REPEATED: f"; the same in {MOST} attempts in a row, without progress",
@@ -131,6 +134,11 @@ class TrainingJob(ObjectModel):
     def drained_since(self) -> str:
         """When the drain began that has suspended it and will resume it; "" if none has."""
         return self.annotations.get(SUSPENDED_BY_DRAIN, "")
+
+    @property
+    def idle_gpus_since(self) -> str:
+        """Since when none of its GPUs has done anything, if that was long enough to report; "" otherwise."""
+        return self.annotations.get(IDLE_GPUS_SINCE, "")
 
     @staticmethod
     def build_suspension(suspend: bool) -> Object:
@@ -236,7 +244,8 @@ class TrainingJob(ObjectModel):
         if self.waiting:
             return TrainingState(WAITING, self.waiting_reason, self.waiting.get("message", ""))
         if self.is_ready:
-            return TrainingState(RUNNING)
+            since = self.idle_gpus_since
+            return TrainingState(RUNNING, IDLE_GPUS, IDLE_GPUS_TEXT.format(since)) if since else TrainingState(RUNNING)
         # On a cluster a Job does not count ready Pods until all are ready, so active is the best information available.
         return TrainingState(STARTING, message="Pods are being started" if self.is_active else "")
 
