@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from trainmaster.client.keepalive import ask_for_signs_of_life
 from trainmaster.edge.multiplexing import MOST, Multiplexer
 from trainmaster.edge.refusals import FramingError
+from trainmaster.kit.keepalive import ask_for_signs_of_life
 
 _LARGEST_HEAD = 64 * 1024
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from trainmaster.client.keepalive import ask_for_signs_of_life
+from trainmaster.kit.keepalive import ask_for_signs_of_life
 
 if TYPE_CHECKING:
     from trainmaster.client.carrier import CarrierConnection
