@@ -55,7 +55,7 @@ def build_nodes(nodes: list[Object], view: ListedView | None) -> list[Object]:
 
 def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, str]) -> Object:
     node, devices = Node(raw), list_devices(raw)
-    taken = None if loads is None else _sum_requests(loads)
+    taken = None if loads is None else _sum_requests([load for load in loads if not _is_idle_mirror(load)])
     if loads is not None:
         leases = {**leases, **lease_unnamed(devices, loads, leases)}
     has, offers = read_amounts(node.capacity), read_amounts(node.allocatable)
@@ -86,6 +86,11 @@ def _build_drain(drain: Drain | None) -> Object | None:
         return None
     by, reason = drain.by or None, drain.reason or None
     return {"since": drain.since, "by": by, "reason": reason, "ends_with_start": drain.ends_with_start}
+
+
+def _is_idle_mirror(load: Load) -> bool:
+    """Whether it has no process and takes no place: those of a home, for the scheduler, too."""
+    return load.is_mirror and load.requests.keys() <= {"pods"}
 
 
 def _build_jobs(loads: Sequence[Load]) -> list[Object]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainmaster.api.devices import Device, render_devices, render_lease
-from trainmaster.api.labels import DEVICES, JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.api.labels import DEVICES, JOBSET_UID, MIRROR, REPLICATED_JOB_NAME
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.app.rest.machine import build_nodes, build_queue
@@ -90,6 +90,18 @@ def test_what_runs_on_a_node_is_summed_by_job() -> None:
     ]
     taken = {one.name: one.taken for one in node.resources}
     assert (taken["cpu"], taken[GPU], taken["pods"]) == (1.5, 1.0, 3.0)
+
+
+def test_pods_that_mirror_the_control_plane_are_no_load_of_jobs() -> None:
+    mirrors = [make_pod("scheduler"), make_pod("etcd")]
+    for mirror in mirrors:
+        mirror["metadata"]["annotations"] = {MIRROR: "1"}
+    mirrors[0]["spec"]["containers"] = [{"name": "main"}]
+    (node,) = read([make_node()], ListedView({PODS: [make_pod("alone"), *mirrors]}))
+    taken = {one.name: one.taken for one in node.resources}
+    # A static Pod of a cluster takes what it requests.
+    assert (taken["cpu"], taken["pods"]) == (1.0, 2.0)
+    assert node.jobs is not None and [job.name for job in node.jobs] == ["alone"]
 
 
 def test_a_cluster_that_only_counts_gpus_shows_how_many_each_job_has() -> None:
