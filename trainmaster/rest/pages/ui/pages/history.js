@@ -3,6 +3,7 @@ import { html, useEffect, useState } from "../html.js";
 import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
 import { buildJobAddress } from "../lib/job_address.js";
+import { COUNTERS } from "../lib/job_rows.js";
 import { useLoaded } from "../lib/load.js";
 import { preferences } from "../lib/preferences.js";
 import { changeQuery, replaceQuery, route } from "../lib/router.js";
@@ -17,8 +18,6 @@ import { RecordActions } from "../parts/record_actions.js";
 
 const PAGE = 100;
 const MOST_METRICS = 3;
-/** How far a job came is no result. */
-const COUNTERS = ["current_step", "total_steps"];
 /** The filters that are texts. */
 const WORDS = ["q", "user", "runtime"];
 const FILTERS = [...WORDS, "name", "state", "ns", "since", "until", "deleted"];
