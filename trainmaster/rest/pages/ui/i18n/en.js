@@ -541,6 +541,10 @@ export default {
   "explain.apply.text": "The job is created again with this change, under a new name and with its own copy of the code. Then {name} is deleted.",
   "explain.apply.kept": "Its record stays in the history.",
 
+  "new.clone": "Replace what you have typed?",
+  "new.clone.text": "There is YAML here that you have not sent. The clone takes its place.",
+  "new.clone.keep": "Keep it",
+  "new.clone.replace": "Replace",
   "new.mode": "How to describe the job",
   "new.form": "Form",
   "new.yaml": "Manifests as YAML",

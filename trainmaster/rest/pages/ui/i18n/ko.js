@@ -541,6 +541,10 @@ export default {
   "explain.apply.text": "이 변경을 적용한 작업을 코드 사본과 함께 새 이름으로 만든 다음 {name} 작업을 삭제합니다.",
   "explain.apply.kept": "기록은 남습니다.",
 
+  "new.clone": "입력한 내용을 바꿀까요?",
+  "new.clone.text": "아직 보내지 않은 YAML이 있습니다. 복제하면 그 내용이 대체됩니다.",
+  "new.clone.keep": "유지",
+  "new.clone.replace": "바꾸기",
   "new.mode": "작성 방법",
   "new.form": "양식",
   "new.yaml": "YAML 매니페스트",
