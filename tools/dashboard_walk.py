@@ -105,7 +105,7 @@ def take(people: People, shown: Shown, file: Path, width: int, theme: str, local
     options: dict[str, Any] = {"color_scheme": theme, "locale": locale, "device_scale_factor": 1}
     if shown.is_stranger:
         page = people.open_stranger(width=width, **options)
-        page.goto(people.desk.page_url + shown.address)
+        page.goto(people.door.page_url + shown.address)
     else:
         page = people.open(shown.address, width=width, **options)
     page.locator("main").wait_for()

@@ -20,7 +20,10 @@ from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
 
-TRACE = 'Traceback (most recent call last):\n  File "/workspace/code/train.py", line {line}, in step\n    f()\nValueError: run {run}'
+TRACE = """Traceback (most recent call last):
+  File "/workspace/code/train.py", line {line}, in step
+    f()
+ValueError: run {run}"""
 MISSING = 'Traceback (most recent call last):\n  File "/w/train.py", line 1, in <module>\n    import x\nImportError: x'
 LIMIT = 86_400.0
 
