@@ -169,7 +169,7 @@ def test_every_operation_of_ours_has_an_example(desk: Desk) -> None:
         if not path.startswith("/api/v1"):
             continue
         for method, operation in item.items():
-            success = next(found for code, found in operation["responses"].items() if code in ("200", "201", "204"))
+            success = next(found for code, found in operation["responses"].items() if code[0] == "2")
             for kind, content in success.get("content", {}).items():
                 schema = content.get("schema") or {}
                 named = desk.document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], {})
