@@ -16,10 +16,13 @@ trainjob`, and as a series in the job's record.
 from __future__ import annotations
 
 import atexit
+import faulthandler
+import fcntl
 import http.client
 import json
 import logging
 import os
+import signal
 import ssl
 import threading
 import time
@@ -31,6 +34,8 @@ from urllib.parse import urlsplit
 URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"
+STACKS, STACKS_SIGNAL = "trainmaster-stacks", 59
+"""As in `trainmaster.shim.evidence.dumps`: the file in memory, and the signal that is answered with stacks."""
 SECONDS = 5.0
 """Between two reports, as Trainer asks of its clients."""
 STEP, TOTAL = "current_step", "total_steps"
@@ -269,7 +274,29 @@ def _find_reporter() -> ProgressReporter | None:
         with _finding:
             if not _found:
                 _found.append(build_reporter(os.environ))
+                if os.environ.get(URL):
+                    offer_stacks()
     return _found[0]
+
+
+_offered: list[int] = []
+
+
+def offer_stacks() -> None:
+    """Lets the node ask this process where its threads are, even if it hangs, by a signal that Python's faulthandler
+    answers (docs/evidence.md). A program that handles the signal itself is left alone."""
+    try:
+        if signal.getsignal(STACKS_SIGNAL) is not signal.SIG_DFL:
+            return
+        file = os.memfd_create(STACKS, os.MFD_CLOEXEC)
+        fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
+        faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True, chain=False)
+    except (AttributeError, OSError, RuntimeError, ValueError):
+        log.debug("stacks not offered", exc_info=True)
+        return
+    for earlier in _offered:  # of the process that this one was forked from
+        os.close(earlier)
+    _offered[:] = [file]
 
 
 def _finish() -> None:

@@ -75,7 +75,7 @@ def _become(
         if tty:
             fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
         _arrange(stdio)
-        _reset_signals()
+        reset_signals()
         _raise_oom_score()
         enter()
         # After changing the user, which clears it. In a pid namespace the kernel does this anyway.
@@ -129,7 +129,7 @@ def _raise_oom_score() -> None:
         os.close(handle)
 
 
-def _reset_signals() -> None:
+def reset_signals() -> None:
     """Undoes the changes of zygote and shim."""
     for number in (*IGNORED, signal.SIGCHLD):
         set_signal(number, signal.SIG_DFL)

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 from trainmaster.shim import launch, processes, sessions, usage, wire
 from trainmaster.shim.attempt import AlreadyBegun, Attempt
+from trainmaster.shim.evidence.examining import VisitRequest
+from trainmaster.shim.evidence.visiting import fork_visitor
 from trainmaster.shim.loop import WRITE, Loop, Timer, get_monotonic
 from trainmaster.shim.processes import kill_quietly
 from trainmaster.shim.protocol import ContainerSpec, Paths, decode, describe, read_whole
@@ -30,6 +32,7 @@ _WATCH_COST = 10.0
 """Measuring usage takes at most a tenth of a processor."""
 _MOST_SESSIONS = 64
 """Each session holds descriptors of the shim and of the server."""
+_LONGEST_VISIT = 5.0
 _REFUSALS = (SessionError, SandboxError, AlreadyBegun, OSError, KeyError, TypeError, ValueError)
 
 Answer = tuple[Message, list[int]]
@@ -68,6 +71,7 @@ class SandboxedPod:
             "kill": self._op_kill,
             "pause": self._op_pause,
             "exec": self._op_exec,
+            "examine": self._op_examine,
             "attach": self._op_attach,
             "close_input": self._op_close_input,
             "resize": self._op_resize,
@@ -368,6 +372,36 @@ class SandboxedPod:
             raise
         self._sessions[session.pid] = session
         return session
+
+    def _op_examine(self, peer: Peer, request: Message, fds: list[int]) -> Answer:
+        """Looks at the container's processes and their stacks. The first descriptor gets the result, the second one is
+        py-spy's program, if there is one."""
+        attempt = self._get_running(request)
+        if len(fds) not in (1, 2):
+            raise SessionError("examine needs one descriptor, or two")
+        if len(self._sessions) >= _MOST_SESSIONS:
+            raise SessionError(f"{_MOST_SESSIONS} programs were started in this Pod and have not ended")
+        wanted = VisitRequest(
+            self._list_inner_pids(attempt),
+            spy=fds[1] if len(fds) > 1 else -1,
+            seconds=min(float(request["seconds"]), _LONGEST_VISIT),
+            most_bytes=int(request["bytes"]),
+        )
+        self._last_session += 1
+        session = ShimSession(self._last_session, self._loop, -1, lambda _session, _error: None)
+        session.container, session.owner, session.is_visit = attempt.spec.name, peer, True
+        session.on_exit = lambda _code: None
+        session.pid = fork_visitor(self._sandbox, attempt, wanted, fds[0])
+        self._sessions[session.pid] = session
+        return {"exec_id": session.number}, []
+
+    def _list_inner_pids(self, attempt: Attempt) -> tuple[int, ...]:
+        """Of the container's processes as they see themselves, the main one first."""
+        alone = all(other is attempt or other.exited is not None for other in self._attempts.values())
+        found = self._list_members(attempt, alone=alone)
+        inner = [processes.read_inner_pid(pid) if self._sandbox.owns_pids else pid for pid in found]
+        visits = (pid for pid, one in self._sessions.items() if one.is_visit)
+        return (attempt.pid, *sorted(set(inner) - {0, self._relay, attempt.pid, *visits}))
 
     def _end_session(self, session: ShimSession, status: int) -> None:
         session.read_report()

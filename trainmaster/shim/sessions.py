@@ -54,6 +54,8 @@ class ShimSession:
         """The connection with which it ends; None if it is independent of one."""
         self.on_exit: Callable[[int], None] | None = None
         """Called with its exit code; if None, all subscribers are told."""
+        self.is_visit = False
+        """It looks at the container's processes and is none of them."""
         self._loop = loop
         self._report = -1
         self._on_start = on_start

@@ -314,6 +314,30 @@ class Sandbox:
         _change_directory(container.directory)
         security.seal(container)
 
+    def visit(self, container: ContainerSpec, pidfd: int) -> None:
+        """In a forked child: joins the running container whose main process is `pidfd` to look at its processes, with
+        their user and rights, but outside of its control groups and limits."""
+        try:
+            self._visit(container, pidfd)
+        except OSError as error:
+            raise SandboxError(error.strerror or str(error)) from error
+
+    def _visit(self, container: ContainerSpec, pidfd: int) -> None:
+        os.umask(0o077)
+        if self.pod.level == PLAIN:
+            _change_plain_identity(container)
+        else:
+            if self._network is not None:
+                linux.setns(self._network.namespace, linux.CLONE_NEWNET)
+            if self.pod.level == USER:
+                linux.setns(pidfd, linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
+                security.drop_for_visit()
+            else:
+                linux.setns(pidfd, linux.CLONE_NEWNS)
+                security.change_identity(container)
+        os.chdir("/")
+        security.seal_visit()
+
     def _join_groups(self, container: ContainerSpec) -> None:
         if self._group is None:
             return

@@ -62,6 +62,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_GET_TID_ADDRESS = 40
 _PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_RAISE = 2
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION = 0x20080522
@@ -234,12 +235,19 @@ def keep_capabilities(kept: int) -> None:
     set_capabilities(kept)
 
 
-def set_capabilities(kept: int) -> None:
+def set_capabilities(kept: int, inheritable: int = 0) -> None:
     """For this process only; programs it executes get what the bounding set and their user allow."""
     low, high = kept & 0xFFFFFFFF, kept >> 32
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    data = struct.pack("=IIIIII", low, low, 0, high, high, 0)
+    data = struct.pack("=IIIIII", low, low, inheritable & 0xFFFFFFFF, high, high, inheritable >> 32)
     _check(_libc.syscall(_number("capset"), header, data), "capset")
+
+
+def hand_down_capability(number: int) -> None:
+    """Keeps only this capability, also for programs that this process executes, whatever their user."""
+    keep_capabilities(1 << number)
+    set_capabilities(1 << number, 1 << number)
+    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, number)
 
 
 def install_seccomp(program: bytes) -> None:

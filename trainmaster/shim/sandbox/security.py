@@ -37,6 +37,9 @@ _KEPT_NAMES = {
 }
 KEPT_CAPABILITIES = sum(1 << number for number in _KEPT_NAMES.values())
 
+_TRACING = 19
+"""CAP_SYS_PTRACE."""
+
 _NONE = -1
 # name: (x86-64, arm64)
 DENIED = {
@@ -227,6 +230,13 @@ def drop_after_join(container: ContainerSpec) -> None:
         linux.keep_capabilities(0)
 
 
+def drop_for_visit() -> None:
+    """After joining the container's user namespace with all capabilities, to look at its processes: keeps the right to
+    do so even where Yama restricts it to a process's ancestors. In that namespace are only this container's processes;
+    over all others it gives nothing, and no process of the container gets it."""
+    linux.hand_down_capability(_TRACING)
+
+
 def limit(container: ContainerSpec) -> None:
     """Called before changing the user: exec fails if the user already has more processes than the limit."""
     _set_limits(container.rlimits)
@@ -263,6 +273,13 @@ def seal(container: ContainerSpec) -> None:
         linux.set_no_new_privileges()
         if container.seccomp and FILTER:
             linux.install_seccomp(FILTER)
+
+
+def seal_visit() -> None:
+    """The same for a process that looks at a container, whatever that container's programs may do."""
+    linux.set_no_new_privileges()
+    if FILTER:
+        linux.install_seccomp(FILTER)
 
 
 def _hand_over_output(user: int, group: int) -> None:
