@@ -251,6 +251,7 @@ async def _measuring(
     # A closed archive keeps nothing.
     store = history if isinstance(history, Keeper) else None
     usage = LateUsage(agent, view, meter, store, clock, make_idle)
+    agent.evidence.use_meter(usage.measure)
     try:
         async with Scope("usage") as scope:
             scope.spawn_forever(usage.run(), name="usage.measure")

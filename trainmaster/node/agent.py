@@ -32,6 +32,8 @@ from trainmaster.node.disk.eviction import Eviction
 from trainmaster.node.disk.guard import GuardActions, GuardedPod, StorageGuard
 from trainmaster.node.disk.usage import DiskUsage
 from trainmaster.node.disk.write_pacing import WritePacer
+from trainmaster.node.evidence.examination import ContainerExaminer
+from trainmaster.node.evidence.job_evidence import JobEvidence
 from trainmaster.node.host.pids_report import PidsReport
 from trainmaster.node.host.registration import register_node
 from trainmaster.node.launch.sandboxes import name_tenant_group
@@ -114,6 +116,15 @@ class NodeAgent:
         self._names = ServiceNames(client, clock, places, lambda: [pod.obj for pod in self._pods.values()])
         access = ShimAccess(self._supervisor)
         self._performer = Performer(client, recorder, self.runner, access, clock, self._queue)
+        self.evidence = JobEvidence(
+            client,
+            workloads,
+            ContainerExaminer(self._supervisor),
+            clock,
+            self._pods,
+            settings.results,
+            self._supervisor.get_paths,
+        )
         self._logs: CriLogReader | None = None
         actions = GuardActions(self._list_guarded, self._carry_out, self._drop_scratch, self._list_kept)
         self._guard = StorageGuard(
@@ -147,6 +158,7 @@ class NodeAgent:
         try:
             async with self._supervisor, self._launcher.running(), Scope("node") as scope:
                 self._performer.attach(scope)
+                self.evidence.attach(scope, self._queue.add)
                 await register_node(self._client, self._settings.name, self._clock.now())
                 if self._settings.level != PLAIN:
                     await self._names.load()
@@ -252,6 +264,7 @@ class NodeAgent:
                 if started.note:
                     self._performer.record_start(pod, container, attempt, started.note)
             case AttemptEnded(_, container, attempt, exited):
+                self.evidence.note_end(pod, container, attempt, exited)
                 pod.change(lambda state: note_ended(state, container, attempt, exited, now))
                 pod.set_ended(container, attempt)
             case Lost():
@@ -348,6 +361,8 @@ class NodeAgent:
             await self._launcher.update(pod.obj)
         assert pod.state is not None
         if self._must_wait(pod):
+            return
+        if await self.evidence.hold(pod):
             return
         now = self._performer.get_moment()
         step = decide(pod.plan, pod.state, now, self._settings.rules)
@@ -479,6 +494,7 @@ class NodeAgent:
             task.cancel()
         for event in pod.ends.values():
             event.set()
+        self.evidence.forget(pod.uid)
         await self.runner.stop(pod.uid)
         self._let_gang_start(pod)
         await self.runner.remove(pod.obj)

@@ -43,6 +43,17 @@ def read_message(paths: Paths, spec: ContainerSpec, *, failed: bool) -> str:
 
 def read_log_end(path: str) -> str:
     """The part of a CRI log that shows why the program failed, without the headers of its entries."""
+    text = _read_text(path)
+    last = _decode(b"".join(text.splitlines(keepends=True)[-MAX_LOG_LINES:])[-MAX_LOG_BYTES:])
+    return shorten_output(_decode(text), last, MAX_LOG_LINES, MAX_LOG_BYTES)
+
+
+def read_last_lines(path: str, most: int, most_bytes: int) -> list[str]:
+    """The end of a CRI log as it is, both streams; the first line may lack its beginning."""
+    return _decode(_read_text(path)[-most_bytes:]).splitlines()[-most:]
+
+
+def _read_text(path: str) -> bytes:
     content = _read_end(path, _WINDOW)
     if len(content) < _WINDOW:  # perhaps rotated a moment ago
         content = _read_end(f"{path}.1", _WINDOW - len(content)) + content
@@ -50,9 +61,7 @@ def read_log_end(path: str) -> str:
     if len(content) == _WINDOW:
         entries = entries[1:]  # the first one is incomplete
     entries = [entry for entry in entries if entry[STREAM_FIELD] not in SEAMS]
-    text = b"".join(_list_texts(entries))
-    last = _decode(b"".join(text.splitlines(keepends=True)[-MAX_LOG_LINES:])[-MAX_LOG_BYTES:])
-    return shorten_output(_decode(text), last, MAX_LOG_LINES, MAX_LOG_BYTES)
+    return b"".join(_list_texts(entries))
 
 
 def _list_texts(entries: list[bytes]) -> Iterator[bytes]:

@@ -68,6 +68,26 @@ class GroupUsage:
     memory: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """What the kernel has recorded about the memory of a group, in bytes."""
+
+    used: int
+    peak: int | None
+    """None before Linux 5.19, with version 2."""
+    limit: int | None
+    """None for no limit."""
+    oom_kills: int
+    """How many of its processes the kernel has killed because the memory was used up."""
+
+
+_MEMORY_FILES = (
+    ("memory.current", "memory.peak", "memory.max", "memory.events"),
+    ("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control"),
+)
+_NO_LIMIT = 1 << 60
+
+
 def parse_hierarchies(mounts: str, own: str) -> Hierarchies:
     """Parses /proc/self/mountinfo and /proc/self/cgroup. Returns only directories in which we may create groups."""
     places = dict(_parse_own(own))
@@ -368,6 +388,21 @@ def clean_up(paths: Paths) -> None:
         remove_group(path)
     with contextlib.suppress(FileNotFoundError):  # the zygote and the control plane may both clean up
         os.unlink(paths.sandbox)
+
+
+def read_memory(groups: Sequence[str], container: str) -> MemoryRecord | None:
+    """Of a container by the groups of its Pod (`PodGroup.paths`); None if none of them accounts for memory. If only the
+    Pod as a whole is limited, of the Pod."""
+    for pod in groups:
+        for folder in (f"{pod}/{container}", pod):
+            for used, peak, limit, events in _MEMORY_FILES:
+                found = _read_number(f"{folder}/{used}")
+                if found is not None:
+                    limits = [_read_number(f"{place}/{limit}") for place in (folder, pod)]
+                    known = [one for one in limits if one is not None and one < _NO_LIMIT]
+                    kills = _read_key(f"{folder}/{events}", "oom_kill")
+                    return MemoryRecord(found, _read_number(f"{folder}/{peak}"), min(known, default=None), kills)
+    return None
 
 
 def remove_group(path: str) -> None:
