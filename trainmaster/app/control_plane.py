@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,6 +75,10 @@ class UsageAccess(Protocol):
         ...
 
 
+CollectEvidence = Callable[[str], Awaitable[Object | None]]
+"""(uid of a job) -> the evidence of its ranks; None if none of them runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodConnections:
     """Access to Pods (logs, exec), if this process runs any."""
@@ -83,6 +87,7 @@ class PodConnections:
     streams: PodStreams | None = None
     meter: Meter | None = None
     usage: UsageAccess | None = None
+    collect_evidence: CollectEvidence | None = None
 
 
 NO_PODS = PodConnections()

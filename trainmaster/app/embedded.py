@@ -62,13 +62,19 @@ SWITCH_SECONDS = 0.0005
 
 def build_pod_access(node: RunningNode) -> PodConnections:
     agent = node.agent
-    return PodConnections(agent.logs, ShimStreams(agent.supervisor, PodStreamError), node.meter, node.usage)
+    streams = ShimStreams(agent.supervisor, PodStreamError)
+    return PodConnections(agent.logs, streams, node.meter, node.usage, agent.evidence.collect)
 
 
 async def report_warm(agent: NodeAgent, _: ControlMessage) -> ControlMessage:
     """For `doctor`."""
     found = [asdict(report) for report in agent.runner.idle.describe()]
     return {"budget": agent.supervisor.zygotes.budget, "found": found}
+
+
+async def collect_evidence(agent: NodeAgent, request: ControlMessage) -> ControlMessage:
+    """For `evidence --now`: of the job with that uid, None if it does not run."""
+    return {"evidence": await agent.evidence.collect(str(request["uid"]))}
 
 
 def run(home: Home, effective: Effective, environ: Mapping[str, str], ready: Ready) -> None:
@@ -141,6 +147,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
                 )
                 pods = build_pod_access(node)
                 operations["warm"] = functools.partial(report_warm, node.agent)
+                operations["evidence"] = functools.partial(collect_evidence, node.agent)
                 notes += await _describe_drain(LocalClient(api.registry))
             port, more = choose_port(home, settings)
             notes += more

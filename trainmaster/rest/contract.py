@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from trainmaster.api.meta import Fields, Object
@@ -109,6 +110,18 @@ CheckManifests = Callable[[Client, str, str, bool], Awaitable[list[Object]]]
 `trainmaster check -o json`."""
 
 
+CollectEvidence = Callable[[str], Awaitable[Object | None]]
+"""(uid of a job) -> the evidence of its ranks, which is kept (`history.evidence`); None if none of them runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceAccess:
+    results: Path | None = None
+    """Where it is kept; None on a cluster."""
+    collect: CollectEvidence | None = None
+    """None where no Pods run."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobTools:
     """For the pages that create jobs and show their files."""
@@ -147,3 +160,4 @@ class Backend:
     """Receives lines of the audit log; None if the API server writes them."""
     pages: PageRules = field(default_factory=PageRules)
     usage: UsageReads = field(default_factory=UsageReads)
+    evidence: EvidenceAccess = field(default_factory=EvidenceAccess)

@@ -111,6 +111,7 @@ def test_all_namespaces_or_one(shell: Shell, argv: tuple[str, ...], capsys: pyte
     [
         ("outputs", "list", "nosuch"),
         ("outputs", "get", "nosuch"),
+        ("evidence", "nosuch"),
         ("history", "get", "nosuch"),
         ("history", "logs", "nosuch"),
         ("history", "rerun", "nosuch"),

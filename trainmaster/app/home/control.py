@@ -2,7 +2,7 @@
 
 One request per connection, one JSON line in each direction. Only the owner can access the home, so the file system is
 the access control. `backup` copies the store: its file is open in exclusive mode, so only the server itself can do it.
-`warm` reports which interpreters are prepared.
+`warm` reports which interpreters are prepared, `evidence` collects that of a job.
 
 The path of a socket is limited to 107 bytes, and that of a home is not, so both sides access it through an open
 directory.

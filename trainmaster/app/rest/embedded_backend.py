@@ -22,7 +22,7 @@ from trainmaster.app.settings import Effective
 from trainmaster.app.tenant_leftovers import build_remains
 from trainmaster.jobs.compose.trainjob import OVERRIDES, PATCHES
 from trainmaster.rest.callers import ReviewingCallers
-from trainmaster.rest.contract import Backend, HostInfo
+from trainmaster.rest.contract import Backend, EvidenceAccess, HostInfo
 from trainmaster.rest.logins.storage import SecretStorage
 from trainmaster.rest.services.creation.sweeping import Sweeper
 from trainmaster.rest.services.log_windows import LogWindows
@@ -44,6 +44,8 @@ def build_parts(api: ControlPlane, pods: PodConnections) -> tuple[Backend, Sweep
     backend = build_embedded_backend(api, client, sweeper)
     if pods.usage is not None:
         backend = replace(backend, usage=build_usage(pods.usage))
+    evidence = EvidenceAccess(api.world.home.results, pods.collect_evidence)
+    backend = replace(backend, evidence=evidence)
     return backend, sweeper
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         doctor,
         down,
         drain,
+        evidence,
         exec,
         explain,
         get,
@@ -62,9 +63,9 @@ if TYPE_CHECKING:
 
     _MODULES: Sequence[CommandModule] = (
         backup, check, cleanup, code, completion, config, convert, dashboard, delete, describe, doctor, down, drain,
-        exec, explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge, rest,
-        restart, restore, resume, run, runtimes, service, status, submit, suspend, tenant, top, undrain, up, version,
-        wait, watch,
+        evidence, exec, explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge,
+        rest, restart, restore, resume, run, runtimes, service, status, submit, suspend, tenant, top, undrain, up,
+        version, wait, watch,
     )  # fmt: skip
 
 COMMANDS = {
@@ -77,6 +78,7 @@ COMMANDS = {
     "describe": "Describe a TrainJob: state and reason, ranks, deadlines, events, next commands",
     "logs": "Print the logs of all ranks, merged; -f follows across restarts",
     "explain": "Show why a TrainJob does not run, and the smallest change that would start it now",
+    "evidence": "Show what the ranks of a TrainJob were doing before it was stopped, or now, with Python stacks",
     "top": "Show the CPU, memory and GPU usage per job and rank",
     "exec": "Run a program in the container of a rank, for example a shell",
     "wait": "Wait until TrainJobs are complete, running, finished, suspended or deleted",

@@ -29,6 +29,7 @@ from trainmaster.cli.servers.flags import add_cluster, add_kind, add_namespaces,
 from trainmaster.cli.spans import parse_span
 from trainmaster.history import exporting, purging, rendering
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter, RecordLine
+from trainmaster.history.evidence import list_kept, locate
 from trainmaster.history.logs import list_logs, read_lines
 from trainmaster.history.objects import CompleteRecord
 from trainmaster.history.record import JobRecord
@@ -185,6 +186,10 @@ def _get(options: argparse.Namespace, context: CommandContext, archive: Archive)
         where = "" if record.namespace == "default" else f" -n {record.namespace}"
         size = sum(output.bytes for output in left)
         context.say(f"Outputs:    {len(left)}, {size} bytes: `trainmaster outputs list {record.name}{where}`")
+    if options.output == "table" and (kept := list_kept(locate(archive.directory), record.uid)):
+        where = "" if record.namespace == "default" else f" -n {record.namespace}"
+        attempts = ", ".join(map(str, kept))
+        context.say(f"Evidence:   of attempt {attempts}: `trainmaster evidence {record.name}{where}`")
     return exits.OK
 
 

@@ -20,21 +20,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainmaster.api.status import NotFound
 from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.outputs import count_outputs
-from trainmaster.cli.servers import connection as server
 from trainmaster.cli.servers.flags import add_kind, read_job
-from trainmaster.client.contract import Client
-from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
+from trainmaster.cli.servers.kept_jobs import find_uid
 from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
-from trainmaster.jobs.kinds import read_training_job, split_kind
-from trainmaster.jobs.lookups import get_training_job
+from trainmaster.jobs.kinds import split_kind
 from trainmaster.shim.trees import copy_data
 
 
@@ -82,48 +78,6 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
     if lost := describe_lost(list_lost(home.history, uid, found)):
         context.note(lost)
     return exits.OK
-
-
-def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -> str:
-    """The uid of the existing job, else of the newest job of that name in the history."""
-    info = home.find_running()
-    if not options.uid and info is not None and info.kubeconfig:
-        uid = server.call(context, options, lambda client: _ask(client, options))
-        if uid:
-            return uid
-    uid = _find_kept(options, home) if (home.history / FILE).exists() else ""
-    if not uid:
-        raise exits.Failure(
-            f"no TrainJob {options.namespace}/{options.job} exists or is in history: `trainmaster history list` shows "
-            "what there is",
-            exits.NOT_FOUND,
-        )
-    return uid
-
-
-async def _ask(client: Client, options: argparse.Namespace) -> str:
-    try:
-        return (await get_training_job(client, options.namespace, options.job)).uid
-    except NotFound:
-        return ""
-
-
-def _find_kept(options: argparse.Namespace, home: Home) -> str:
-    try:
-        archive = Archive.open(home.history, read_only=True)
-        try:
-            if not options.uid:
-                for uid, opened in archive.list_open().items():
-                    job = read_training_job(opened)
-                    if job.namespace == options.namespace and options.job in (job.name, job.reference):
-                        return uid
-            kind, name = split_kind(options.job)
-            found = archive.select(Filter("" if options.uid else options.namespace, name, kind=kind))
-        finally:
-            archive.close()
-    except ArchiveError as error:
-        raise exits.Failure(str(error)) from None
-    return next((line.uid for line in found if line.uid.startswith(options.uid)), "")
 
 
 def _get(options: argparse.Namespace, context: CommandContext, found: Sequence[Output]) -> int:
