@@ -1,8 +1,9 @@
 // The workers of a job and what they use now, and its attempts. Many workers are shown as a field of squares, too, so that
 // the odd one is seen at once.
-import { html } from "../html.js";
+import { html, useState } from "../html.js";
 import { findText, t } from "../lib/i18n.js";
 import { hasJobs } from "../lib/job_state.js";
+import { lazy } from "../lib/lazy.js";
 import { formatBytes } from "../lib/quantity.js";
 import { changeQuery } from "../lib/router.js";
 import { nameRank, readMeasures } from "../lib/usage.js";
@@ -14,6 +15,8 @@ import { Icon } from "./icons.js";
 /** @typedef {import("../api.js").WorkerState} WorkerState */
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
+
+const Evidence = lazy(() => import("./evidence.js").then((module) => module.Evidence));
 
 /** From so many on the field helps. */
 const MANY = 9;
@@ -28,7 +31,16 @@ export function Ranks({ data, live, record, kind, usage }) {
   return html`
     ${workers.length >= MANY ? html`<${Field} workers=${workers} />` : null}
     ${workers.length ? html`<${Table} workers=${workers} now=${now} />` : html`<${Empty}>${t("ranks.none")}<//>`}
-    <${Attempts} data=${data} live=${live} record=${record} kind=${kind} />`;
+    <${Attempts} data=${data} live=${live} record=${record} kind=${kind} />
+    <${EvidenceSection} data=${data} live=${live} record=${record} kind=${kind} />`;
+}
+
+/** @param {{data: JobDetail | RecordDetail, live: JobDetail | null, record: RecordDetail | null, kind: string}} props */
+function EvidenceSection(props) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<section class="spaced"><details onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
+    <summary>${t("evidence")}</summary>${isOpen ? html`<${Evidence} ...${props} />` : null}
+  </details></section>`;
 }
 
 /** @param {{workers: WorkerState[], now: Map<string, RankNow>}} props */
