@@ -18,9 +18,11 @@ from tests.node.sandboxes import LEVELS, Sandboxes, run_sandboxed
 from tests.node.shims import Shims, make_spec, run
 from trainmaster import progress
 from trainmaster.node.evidence.examination import ContainerExaminer, ExaminationError, find_spy
+from trainmaster.node.evidence.ranks import read_record
 from trainmaster.shim.evidence import dumps, spy
 from trainmaster.shim.loop import get_monotonic
-from trainmaster.shim.protocol import FULL
+from trainmaster.shim.protocol import FULL, ResourceLimits
+from trainmaster.shim.sandbox.cgroups import read_hierarchies
 
 pytestmark = pytest.mark.node
 
@@ -321,6 +323,25 @@ def test_in_a_sandbox(folder: Path, level: str) -> None:
         assert len(found["processes"]) == 1, "neither the shim nor the visitor"
 
     run_level(folder, level, LOADER, test)
+
+
+@pytest.mark.skipif("memory" not in read_hierarchies().limits, reason="needs a control group for memory")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_the_kernels_record_of_a_program_that_was_killed(folder: Path) -> None:
+    most = 64 << 20
+
+    async def main(sandboxes: Sandboxes) -> None:
+        pod = sandboxes.make_pod("oom", 0)
+        greedy = (PYTHON, "-c", "ballast = bytearray(b'x') * (256 << 20)")
+        limits = ResourceLimits(memory=most)
+        await sandboxes.start(pod, sandboxes.make_container(pod, "", argv=greedy, limits=limits))
+        ended = await sandboxes.wait_ended(pod.uid)
+        record = read_record(sandboxes.supervisor.get_paths(pod.uid), "main")
+        assert ended.exited.oom_killed and record is not None
+        assert record.oom_kills >= 1 and record.limit == most
+        assert record.peak is None or most // 2 < record.peak <= most
+
+    run_sandboxed(folder, FULL, f"ev-{uuid.uuid4().hex[:8]}", main)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
