@@ -50,6 +50,11 @@ def check_job(page: Page) -> None:
     page.locator("dialog .doctor-findings, dialog .empty:not([aria-live])").first.wait_for()
 
 
+def open_evidence(page: Page) -> None:
+    page.locator("section > details > summary").last.click()
+    page.locator(".evidence .card").first.wait_for()
+
+
 def open_dialog(page: Page) -> None:
     page.locator(".actions button").last.click()
 
@@ -77,6 +82,7 @@ PLACES = (
     Place("hits", "?find=step", jobs.TALKER, act=open_hits, ready=".line"),
     Place("ways", "", jobs.TALKER, act=open_ways, ready=".line"),
     Place("ranks", "?tab=ranks", jobs.TALKER, ready="tbody tr"),
+    Place("evidence", "?tab=ranks", jobs.TALKER, act=open_evidence, ready="tbody tr"),
     Place("curves", "?tab=curves&smooth=0.6", jobs.TALKER, ready=".chart canvas"),
     Place("events", "?tab=events", jobs.TALKER, ready="tbody tr"),
     Place("failed", "", jobs.DOOMED, ready=".verdict"),

@@ -147,6 +147,15 @@ def test_ranks_lead_to_their_logs(people: People, desk: Desk) -> None:
     expect(page.get_by_role("combobox", name="Ranks")).to_have_value("1")
 
 
+def test_what_the_ranks_do_can_be_looked_at(people: People, desk: Desk) -> None:
+    page = people.open(f"{find_talker(desk)}?tab=ranks")
+    page.get_by_text("What the ranks were doing").click()
+    expect(page.locator(".evidence")).to_contain_text("when it failed")
+    page.get_by_role("button", name="Look now").click()
+    expect(page.locator(".evidence")).to_contain_text("on request")
+    expect(page.locator(".evidence pre").first).to_contain_text("<module>")
+
+
 def test_events_come_with_the_live_connection(people: People, desk: Desk) -> None:
     page = people.open(f"{find_talker(desk)}?tab=events")
     expect(page.get_by_role("row", name="RankFailed").first).to_contain_text("Warning")

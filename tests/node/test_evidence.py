@@ -18,11 +18,10 @@ from tests.node.sandboxes import LEVELS, Sandboxes, run_sandboxed
 from tests.node.shims import Shims, make_spec, run
 from trainmaster import progress
 from trainmaster.node.evidence.examination import ContainerExaminer, ExaminationError, find_spy
-from trainmaster.node.evidence.ranks import read_record
 from trainmaster.shim.evidence import dumps, spy
 from trainmaster.shim.loop import get_monotonic
 from trainmaster.shim.protocol import FULL, ResourceLimits
-from trainmaster.shim.sandbox.cgroups import read_hierarchies
+from trainmaster.shim.sandbox.cgroups import read_hierarchies, read_memory
 
 pytestmark = pytest.mark.node
 
@@ -336,7 +335,7 @@ def test_the_kernels_record_of_a_program_that_was_killed(folder: Path) -> None:
         limits = ResourceLimits(memory=most)
         await sandboxes.start(pod, sandboxes.make_container(pod, "", argv=greedy, limits=limits))
         ended = await sandboxes.wait_ended(pod.uid)
-        record = read_record(sandboxes.supervisor.get_paths(pod.uid), "main")
+        record = read_memory(sandboxes.supervisor.get_paths(pod.uid), "main")
         assert ended.exited.oom_killed and record is not None
         assert record.oom_kills >= 1 and record.limit == most
         assert record.peak is None or most // 2 < record.peak <= most

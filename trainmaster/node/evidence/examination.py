@@ -11,10 +11,13 @@ import os
 import signal
 import site
 import sys
+from dataclasses import dataclass
 
 import orjson
 
 from trainmaster.api.meta import Object
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit.scopes import finish
 from trainmaster.node.shims.descriptors import FdReader
 from trainmaster.node.shims.link import ShimError, ShimGone
@@ -24,6 +27,17 @@ _SPY = "py-spy"
 _SPARE = 4096
 """Bytes above the limit of the visitor, which keeps it."""
 _KILL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """A container that is examined."""
+
+    pod: Pod
+    place: PodPlace
+    container: str
+    attempt: int
+    """Of the container in its Pod."""
 
 
 class ExaminationError(Exception):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from trainmaster.api.devices import list_shares
+from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.status import StatusError
 from trainmaster.client.contract import Client
@@ -27,25 +28,16 @@ from trainmaster.history.evidence import Document
 from trainmaster.jobs.kinds import TRAINING_KINDS, find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import DEADLINE_EXCEEDED, FAILED, TrainingJob
-from trainmaster.jobs.usage import PodMeasurement
+from trainmaster.jobs.usage import GpuUsage, PodMeasurement
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time, parse_time
 from trainmaster.kit.scopes import Scope
-from trainmaster.node.evidence.examination import ExaminationError
-from trainmaster.node.evidence.ranks import (
-    Rank,
-    RankPlace,
-    add_examination,
-    build_rank,
-    describe_end,
-    describe_gpus,
-    read_record,
-)
+from trainmaster.node.evidence.examination import ExaminationError, RankPlace
 from trainmaster.node.machine.state import ContainerStage
 from trainmaster.node.tracked import TrackedPod
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import Exited, Paths
-from trainmaster.shim.sandbox.cgroups import MemoryRecord
+from trainmaster.shim.sandbox.cgroups import MemoryRecord, read_memory
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +49,7 @@ MOST_FAILED = 32
 """Ranks of one attempt whose end is kept; the first ones matter."""
 _REMEMBERED = 1024
 
+Rank: TypeAlias = Object
 MeasurePods: TypeAlias = Callable[[Sequence[Pod]], Awaitable[Mapping[str, PodMeasurement]]]
 """By uid."""
 
@@ -136,7 +129,7 @@ class JobEvidence:
         ranks, measured = await asyncio.gather(self._examine_all(found), self._measure_gpus(tuple(pods.values())))
         for at, rank in zip(found, ranks, strict=True):
             if (use := measured.get(at.pod.uid)) is not None:
-                rank["gpus"] = describe_gpus(use.gpus)
+                rank["gpus"] = _describe_gpus(use.gpus)
         head = self._build_document(found[0].place.round, reason, ranks)
         head["seconds"] = round(self._clock.monotonic() - began, 3)
         return await self._keep(uid, head)
@@ -166,12 +159,7 @@ class JobEvidence:
             error = f"its processes could not be examined within {_WAIT_SECONDS:g} s"
         except ExaminationError as failure:
             error = str(failure)
-        paths = self._get_paths(at.pod.uid)
-        rank = await asyncio.to_thread(build_rank, at, paths, read_record(paths, at.container))
-        rank["error"] = error
-        if examined is not None:
-            add_examination(rank, examined)
-        return rank
+        return await asyncio.to_thread(_build_examined, at, self._get_paths(at.pod.uid), examined, error)
 
     async def _measure_gpus(self, pods: Sequence[Pod]) -> Mapping[str, PodMeasurement]:
         """The driver may be slow, or not answer."""
@@ -251,14 +239,13 @@ class JobEvidence:
             del self._failed[next(iter(self._failed))]
         at = RankPlace(pod.obj, place, container, attempt)
         # The control group is removed with the Pod's sandbox, so this is read before anything else happens.
-        record = read_record(self._get_paths(pod.uid), container)
+        record = read_memory(self._get_paths(pod.uid), container)
         self._scope.spawn_guarded(self._keep_end(at, record, exited), name=f"node.evidence_end.{pod.uid}")
 
     async def _keep_end(self, at: RankPlace, record: MemoryRecord | None, exited: Exited) -> None:
         uid = (await self._workloads.resolve(at.pod.raw)).trainjob
         if uid:
-            rank = await asyncio.to_thread(build_rank, at, self._get_paths(at.pod.uid), record)
-            rank["end"] = describe_end(exited)
+            rank = await asyncio.to_thread(_build_ended, at, self._get_paths(at.pod.uid), record, exited)
             await self._keep(uid, self._build_document(at.place.round, evidence.FAILED, [rank]))
 
     # Documents
@@ -289,6 +276,27 @@ def choose_reason(job: TrainingJob, attempt: int) -> str:
     next_attempt = read_fields(job.status, "stalls").get("attempt")
     is_replaced = isinstance(next_attempt, int) and attempt < next_attempt
     return evidence.STALLED if job.status.get("stalled") or is_replaced else ""
+
+
+def _build_examined(at: RankPlace, paths: Paths, examined: Rank | None, error: str) -> Rank:
+    """Blocks, as the next one."""
+    from trainmaster.node.evidence import ranks  # noqa: PLC0415 - not needed for a start
+
+    rank = ranks.build_rank(at, paths, read_memory(paths, at.container))
+    rank["error"] = error
+    if examined is not None:
+        ranks.add_examination(rank, examined)
+    return rank
+
+
+def _build_ended(at: RankPlace, paths: Paths, record: MemoryRecord | None, exited: Exited) -> Rank:
+    from trainmaster.node.evidence import ranks  # noqa: PLC0415 - not needed for a start
+
+    return {**ranks.build_rank(at, paths, record), "end": ranks.describe_end(exited)}
+
+
+def _describe_gpus(gpus: tuple[GpuUsage, ...]) -> list[Rank]:
+    return [{"index": gpu.index, "id": gpu.id, "percent": gpu.percent, "memory_mib": gpu.memory_mib} for gpu in gpus]
 
 
 def _merge_and_keep(results: Path, uid: str, document: Document) -> Document:

@@ -1,41 +1,25 @@
-"""The evidence of one rank: what its shim finds, its last lines, its memory with the kernel's record of OOM kills.
+"""The evidence of one rank: its last lines, its memory with the kernel's record of OOM kills, and what its shim finds.
 
-Log and control group are read here, because they need no access to the program and are there when it has ended.
+Its log is read here, because that needs no access to the program, and it is there when the program has ended.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-
 from trainmaster.api.meta import Object
-from trainmaster.jobs.models.pods import Pod
-from trainmaster.jobs.models.ranks import PodPlace
-from trainmaster.jobs.usage import GpuUsage
 from trainmaster.kit.clock import format_time
+from trainmaster.node.evidence.examination import RankPlace
 from trainmaster.node.launch.contract import get_container
 from trainmaster.node.launch.limits import build_limits
 from trainmaster.node.recovery import read_time
 from trainmaster.shim.exits import read_last_lines
-from trainmaster.shim.protocol import Exited, Paths, read_whole
-from trainmaster.shim.sandbox.cgroups import MemoryRecord, read_memory
+from trainmaster.shim.protocol import Exited, Paths
+from trainmaster.shim.sandbox.cgroups import MemoryRecord
 
 LINES = 20
 _LINE_BYTES = 8 << 10
 """Of all last lines together."""
 
 Rank = Object
-
-
-@dataclass(frozen=True, slots=True)
-class RankPlace:
-    """A container that is examined."""
-
-    pod: Pod
-    place: PodPlace
-    container: str
-    attempt: int
-    """Of the container in its Pod."""
 
 
 def build_rank(at: RankPlace, paths: Paths, record: MemoryRecord | None) -> Rank:
@@ -54,15 +38,6 @@ def build_rank(at: RankPlace, paths: Paths, record: MemoryRecord | None) -> Rank
         "collective": None,
         "end": None,
     }
-
-
-def read_record(paths: Paths, container: str) -> MemoryRecord | None:
-    """None if the Pod has no control group that accounts for memory. A few small files."""
-    try:
-        groups = json.loads(read_whole(paths.sandbox))["groups"]
-    except (OSError, ValueError, KeyError):
-        return None
-    return read_memory(groups, container)
 
 
 def describe_memory(record: MemoryRecord | None, at: RankPlace) -> Rank:
@@ -85,10 +60,6 @@ def add_examination(rank: Rank, found: Rank) -> None:
         rank["processes_left_out"] = found["left_out"]
     if rank["memory"]["used"] is None:
         rank["memory"]["used"] = sum(int(process.get("rss") or 0) for process in found["processes"])
-
-
-def describe_gpus(gpus: tuple[GpuUsage, ...]) -> list[Rank]:
-    return [{"index": gpu.index, "id": gpu.id, "percent": gpu.percent, "memory_mib": gpu.memory_mib} for gpu in gpus]
 
 
 def describe_end(exited: Exited) -> Rank:

@@ -390,9 +390,14 @@ def clean_up(paths: Paths) -> None:
         os.unlink(paths.sandbox)
 
 
-def read_memory(groups: Sequence[str], container: str) -> MemoryRecord | None:
-    """Of a container by the groups of its Pod (`PodGroup.paths`); None if none of them accounts for memory. If only the
-    Pod as a whole is limited, of the Pod."""
+def read_memory(paths: Paths, container: str) -> MemoryRecord | None:
+    """Of a container, or of its Pod if only that is limited; None if no group accounts for memory. Reads a few small
+    files, which are there until the Pod's sandbox is closed."""
+    try:
+        with open(paths.sandbox, "rb") as stream:
+            groups = json.load(stream)["groups"]
+    except (OSError, ValueError):
+        return None  # nothing was created
     for pod in groups:
         for folder in (f"{pod}/{container}", pod):
             for used, peak, limit, events in _MEMORY_FILES:
