@@ -79,7 +79,7 @@ def build_embedded_backend(api: ControlPlane, client: LocalClient, sweeper: Swee
     info = HostInfo(
         "home",
         socket.gethostname(),
-        ("history", "nodes", "queue", "usage"),
+        ("evidence", "history", "nodes", "queue", "usage"),
         lambda: list_settings(Effective(world.settings, world.sources)),
         build_home_doctor(world.home, world.settings),
     )

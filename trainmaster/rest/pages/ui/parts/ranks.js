@@ -6,6 +6,7 @@ import { hasJobs } from "../lib/job_state.js";
 import { lazy } from "../lib/lazy.js";
 import { formatBytes } from "../lib/quantity.js";
 import { changeQuery } from "../lib/router.js";
+import { hasAbility } from "../lib/session.js";
 import { nameRank, readMeasures } from "../lib/usage.js";
 import { Attempts } from "./attempts.js";
 import { Empty, Given, Span, Time } from "./basics.js";
@@ -32,7 +33,7 @@ export function Ranks({ data, live, record, kind, usage }) {
     ${workers.length >= MANY ? html`<${Field} workers=${workers} />` : null}
     ${workers.length ? html`<${Table} workers=${workers} now=${now} />` : html`<${Empty}>${t("ranks.none")}<//>`}
     <${Attempts} data=${data} live=${live} record=${record} kind=${kind} />
-    <${EvidenceSection} data=${data} live=${live} record=${record} kind=${kind} />`;
+    ${hasAbility("evidence") ? html`<${EvidenceSection} data=${data} live=${live} record=${record} kind=${kind} />` : null}`;
 }
 
 /** @param {{data: JobDetail | RecordDetail, live: JobDetail | null, record: RecordDetail | null, kind: string}} props */
