@@ -18,7 +18,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.servers.flags import is_cluster
 from trainmaster.cli.spans import show_span
 from trainmaster.client.contract import Client
-from trainmaster.history.newest_checkpoint import SavedCheckpoint, find_newest_checkpoint
+from trainmaster.history.checkpoints.newest import SavedCheckpoint, find_newest_checkpoint
 from trainmaster.jobs.drain_progress import DrainState, Stopping, list_pods_left, read_drain
 from trainmaster.kit.clock import Clock, parse_time
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainmaster import checkpoint
-from trainmaster.history.newest_checkpoint import find_newest_checkpoint
+from trainmaster.history.checkpoints.newest import find_newest_checkpoint
 
 pytestmark = pytest.mark.unit
 
