@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainmaster.cli.commands import (
         backup,
         check,
+        checkpoints,
         cleanup,
         code,
         completion,
@@ -62,10 +63,10 @@ if TYPE_CHECKING:
     )
 
     _MODULES: Sequence[CommandModule] = (
-        backup, check, cleanup, code, completion, config, convert, dashboard, delete, describe, doctor, down, drain,
-        evidence, exec, explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge,
-        rest, restart, restore, resume, run, runtimes, service, status, submit, suspend, tenant, top, undrain, up,
-        version, wait, watch,
+        backup, check, checkpoints, cleanup, code, completion, config, convert, dashboard, delete, describe, doctor,
+        down, drain, evidence, exec, explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs,
+        promote, purge, rest, restart, restore, resume, run, runtimes, service, status, submit, suspend, tenant, top,
+        undrain, up, version, wait, watch,
     )  # fmt: skip
 
 COMMANDS = {
@@ -98,6 +99,7 @@ COMMANDS = {
     "kubeconfig": "Print the path of the owner's kubeconfig",
     "config": "Print the effective settings and the source of each",
     "outputs": "Output files of jobs, also of deleted ones: list, get",
+    "checkpoints": "Checkpoints of jobs, also of deleted ones: list, verify, get, prune, pin, unpin",
     "code": "Code of jobs without an image: pack a directory, list bundles",
     "history": "Records of finished and deleted jobs: list, get, logs, rerun, export, purge",
     "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan and asks",

@@ -26,8 +26,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.outputs import count_outputs
-from trainmaster.cli.servers.flags import add_kind, read_job
-from trainmaster.cli.servers.kept_jobs import find_uid
+from trainmaster.cli.servers.kept_jobs import add_job, find_uid
 from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
 from trainmaster.jobs.kinds import split_kind
@@ -51,14 +50,7 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_home(parser)
-    parser.add_argument(
-        "job", type=read_job, metavar="NAME", help="name of the TrainJob, or KIND/NAME; the newest if there are several"
-    )
-    add_kind(parser)
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
-    parser.add_argument(
-        "--uid", default="", metavar="UID", help="uid of the job, as shown by `trainmaster history list`"
-    )
+    add_job(parser)
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The uid of a job of a home, which names what is kept of it: of one that exists, or else from its record."""
+"""Finds a job of this machine by name, also if it was deleted. Used by commands about what jobs leave."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.servers import connection as server
+from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.jobs.kinds import read_training_job, split_kind
 from trainmaster.jobs.lookups import get_training_job
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Adds JOB, -k, -n and --uid."""
+    parser.add_argument(
+        "job", type=read_job, metavar="NAME", help="name of the TrainJob, or KIND/NAME; the newest if there are several"
+    )
+    add_kind(parser)
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
+    parser.add_argument(
+        "--uid", default="", metavar="UID", help="uid of the job, as shown by `trainmaster history list`"
+    )
 
 
 def find_uid(options: argparse.Namespace, context: CommandContext, home: Home) -> str:
