@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -10,8 +12,8 @@ from typing import Any
 import pytest
 
 from trainmaster import checkpoint
+from trainmaster.history.checkpoints import reading
 from trainmaster.jobs.models.pods import Pod
-from trainmaster.node.disk import results as node_results
 from trainmaster.node.disk.results import OUTPUT, Results
 from trainmaster.shim.protocol import FULL, PLAIN, ContainerSpec
 
@@ -61,6 +63,46 @@ def test_a_marker_made_by_hand_counts_and_a_lone_marker_does_not(folder: Path) -
     assert checkpoint.resume_from() == folder / "x.pt"
 
 
+@pytest.mark.parametrize("as_directory", [True, False], ids=["directory", "file"])
+def test_one_whose_files_are_not_as_its_marker_says_is_passed_over(folder: Path, as_directory: bool) -> None:
+    first = save(folder / "step-1", as_directory=as_directory)
+    checkpoint.commit(first, step=1)
+    os.utime(checkpoint._get_marker(first), ns=(1, 1))
+    second = save(folder / "step-2", as_directory=as_directory)
+    checkpoint.commit(second, step=2)
+    assert checkpoint.resume_from() == second
+    file = second / "weights" if as_directory else second
+    file.write_bytes(b"")
+    assert checkpoint.resume_from() == first
+    assert "has 0 bytes instead of 1" in checkpoint.find_damage(second)
+    if as_directory:
+        file.unlink()
+        assert checkpoint.find_damage(second) == "weights is missing"
+        assert checkpoint.resume_from() == first
+
+
+def test_a_marker_has_sizes_and_if_asked_digests(folder: Path) -> None:
+    saved = save(folder / "a", as_directory=True)
+    (saved / "link").symlink_to("weights")
+    checkpoint.commit(saved, step=3, digest=True)
+    assert json.loads((saved / checkpoint.MARKER).read_text()) == {
+        "step": 3,
+        "attempt": 0,
+        "files": {"weights": {"bytes": 1, "sha256": hashlib.sha256(b"w").hexdigest()}},
+    }
+    checkpoint.commit(saved)
+    assert json.loads((saved / checkpoint.MARKER).read_text())["files"] == {"weights": {"bytes": 1}}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "{", '{"step": 4, "attempt": 0}', '{"files": {"x": 1}}', "[" * 99_999]
+)
+def test_a_marker_that_says_nothing_about_files_is_a_marker(folder: Path, text: str) -> None:
+    saved = save(folder / "a", as_directory=True)
+    (saved / checkpoint.MARKER).write_text(text)
+    assert checkpoint.resume_from() == saved
+
+
 def test_committing_what_is_not_there_says_so(folder: Path) -> None:
     with pytest.raises(FileNotFoundError, match="save it before you commit it"):
         checkpoint.commit(folder / "nothing")
@@ -87,7 +129,7 @@ def add_directories(root: Path, index: int, attempt: int, *, restart: int = 0, l
     spec = ContainerSpec("node", restart, ("true",), {"A": "b"}, "/")
     results = Results(root)
     return results.add_directories(
-        Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.find_newest("tj")
+        Pod(make_pod(index, attempt, life)), "tj", spec, PLAIN, results.choose_resumable("tj")
     ).env
 
 
@@ -116,7 +158,7 @@ def test_odd_names_and_very_many_of_them_stop_nobody(tmp_path: Path, monkeypatch
     os.mkfifo(folder / f"pipe{checkpoint.MARKER}")
     os.utime(folder / f"pipe{checkpoint.MARKER}", ns=(0, 0))
     assert add_directories(tmp_path, 0, 1)[checkpoint.RESUME_FROM] == str(saved)
-    monkeypatch.setattr(node_results, "_MOST_NAMES", 0)
+    monkeypatch.setattr(reading, "_MOST_NAMES", 0)
     assert add_directories(tmp_path, 0, 2)[checkpoint.RESUME_FROM] == ""
 
 

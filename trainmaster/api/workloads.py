@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainmaster.api.labels import JOBSET_UID, OWNER, SUBMITTER
+from trainmaster.api.labels import JOBSET_UID, OWNER, RESUME_FROM, SUBMITTER
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import read_annotations
 from trainmaster.api.resources import JOB_SETS, JOBS, TRAIN_JOBS
@@ -58,6 +58,8 @@ class Workload:
     gang_name: str = ""
     is_owners: bool = False
     """Whether the owner of the installation submitted the job."""
+    resume_from: str = ""
+    """The checkpoint of another job that it begins with, as its author wrote it."""
 
     @property
     def trainjob(self) -> str:
@@ -93,8 +95,15 @@ def build_workload(obj: Fields, kind: str, above: Workload | None) -> Workload:
     is_gang = kind in _GANGS
     if above is not None:
         return replace(above, gang=meta["uid"], gang_name=meta["name"]) if is_gang else above
-    is_owners = kind in _TRAINING and read_annotations(obj).get(SUBMITTER) == OWNER
-    own = Workload(kind, str(meta.get("namespace", "")), meta["name"], meta["uid"], is_owners=is_owners)
+    notes = read_annotations(obj) if kind in _TRAINING else {}
+    own = Workload(
+        kind,
+        str(meta.get("namespace", "")),
+        meta["name"],
+        meta["uid"],
+        is_owners=notes.get(SUBMITTER) == OWNER,
+        resume_from=notes.get(RESUME_FROM, ""),
+    )
     return replace(own, gang=own.uid, gang_name=own.name) if is_gang else own
 
 

@@ -137,6 +137,9 @@ class Performer:
         pod.said.update(news)
         for note in news:
             await self.record_event(pod, "Approximated", note)
+        if ready.passed_over and ready.passed_over not in pod.said:
+            pod.said.add(ready.passed_over)
+            await self.record_event(pod, "CheckpointDamaged", ready.passed_over, warning=True)
 
     def record_start(self, pod: TrackedPod, container: str, attempt: int, note: str) -> None:
         """Once per start, which may be reported twice."""

@@ -21,6 +21,7 @@ import orjson
 
 from trainmaster import checkpoint
 from trainmaster.client.contract import Client
+from trainmaster.history.checkpoints.reading import Resumable
 from trainmaster.history.lost_files import LostFiles
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
@@ -30,7 +31,8 @@ from trainmaster.kit.clock import Clock, format_time
 from trainmaster.node.caches.mirror import CacheMirror
 from trainmaster.node.caches.sources import list_sources
 from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
-from trainmaster.node.disk.results import Results
+from trainmaster.node.disk.results import NOTHING, Results, describe_passed_over
+from trainmaster.node.disk.resuming import Resuming
 from trainmaster.node.disk.usage import DiskUsage
 from trainmaster.node.fields import find_refusal
 from trainmaster.node.images.catalogue import Images, ImageSettings
@@ -135,6 +137,8 @@ class Ready:
     notes: tuple[str, ...] = ()
     warm_zygote: WarmZygote | None = None
     """The warm zygote that the Pod may be forked from."""
+    passed_over: str = ""
+    """Which damaged checkpoints the Pod does not resume from, in a sentence."""
 
 
 class PodRunner:
@@ -147,6 +151,7 @@ class PodRunner:
         self._places = places
         self._clock = clock
         self._outputs = None if settings.results is None else Outputs(settings.results, settings.bundles)
+        self._resuming = None if settings.results is None else Resuming(settings.results, settings.list_kept)
         sources = list_sources(settings.model_caches, settings.environ)
         self._caches = None if settings.caches is None else CacheMirror(settings.caches, sources)
         machine = Idleness()
@@ -178,7 +183,7 @@ class PodRunner:
             self._make_directory(site.directory)
             prepared = await self._launcher.prepare(pod, site)
             trainjob = await self._find_trainjob(pod)
-            newest = await self._find_newest(trainjob)
+            newest = await self._choose_resumable(pod, trainjob)
             is_owners = await self._is_owners(pod)
             cache = await asyncio.to_thread(self._caches.refresh) if self._caches is not None and is_owners else None
             if self._outputs is not None:
@@ -204,7 +209,8 @@ class PodRunner:
             specs.append(spec)
             if item.attempt == 0:
                 notes.update(dict.fromkeys(said))
-        return Ready(prepared, tuple(specs), tuple(notes), warm_zygote), refused
+        passed_over = describe_passed_over(newest)
+        return Ready(prepared, tuple(specs), tuple(notes), warm_zygote, passed_over), refused
 
     async def _find_trainjob(self, pod: Pod) -> str:
         """The uid of the Pod's TrainJob; "" if it has none."""
@@ -223,11 +229,16 @@ class PodRunner:
         is_submitted = (await self._places.workloads.resolve(pod.raw)).is_owners
         return is_submitted and not await self._places.find_segment(pod)
 
-    async def _find_newest(self, trainjob: str) -> str:
+    async def _choose_resumable(self, pod: Pod, trainjob: str) -> Resumable:
         if self._settings.results is None or not trainjob:
-            return ""
+            return NOTHING
         results = Results(self._settings.results)
-        return await asyncio.to_thread(results.find_newest, trainjob) if results.has_checkpoints(trainjob) else ""
+        wanted = (await self._places.workloads.resolve(pod.raw)).resume_from
+        if wanted and self._resuming is not None:
+            await self._resuming.bring(pod.namespace, trainjob, wanted)
+        if not results.has_checkpoints(trainjob):
+            return NOTHING
+        return await asyncio.to_thread(results.choose_resumable, trainjob)
 
     async def find_saved(self, pod: Pod) -> str:
         """The newest complete checkpoint of the Pod's job, and when it was saved; "" if there is none."""
@@ -238,7 +249,7 @@ class PodRunner:
             return ""
         return await asyncio.to_thread(results.describe_newest, trainjob)
 
-    def _add_results(self, pod: Pod, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
+    def _add_results(self, pod: Pod, trainjob: str, newest: Resumable, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
             return spec
         return Results(self._settings.results).add_directories(pod, trainjob, spec, self._settings.level, newest)

@@ -13,7 +13,13 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.labels import RESTART, STOP_ON_SAME_FAILURE
+from trainmaster.api.labels import (
+    KEEP_CHECKPOINTS,
+    KEEP_CHECKPOINTS_EVERY,
+    RESTART,
+    RESUME_FROM,
+    STOP_ON_SAME_FAILURE,
+)
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
 from trainmaster.api.lifecycle.term_names import (
     DEADLINE_ANNOTATION,
@@ -22,6 +28,7 @@ from trainmaster.api.lifecycle.term_names import (
     TTL_ANNOTATION,
     TTL_FIELD,
 )
+from trainmaster.api.training.checkpoints import parse_count, parse_source
 from trainmaster.api.training.restarts import parse_attempt
 
 RUNTIME, INSTALLATION = "runtime", "installation"
@@ -78,6 +85,9 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
         (ENFORCED_ANNOTATION, parse_flag),
         (RESTART, parse_attempt),
         (STOP_ON_SAME_FAILURE, parse_flag),
+        (KEEP_CHECKPOINTS, parse_count),
+        (KEEP_CHECKPOINTS_EVERY, parse_count),
+        (RESUME_FROM, parse_source),
     ):
         if key in annotations:
             try:

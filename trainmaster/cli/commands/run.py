@@ -84,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of restarts of all ranks after a failure (default 0)",
     )
+    _add_checkpoint_options(parser)
     add("--deadline", default="", metavar="SPAN", help="maximum duration, such as 2h; then the job fails")
     add("--ttl", default="", metavar="SPAN", help="delete the job this long after it finished, such as 7d")
     add("--label", action="append", default=[], metavar="KEY=VALUE", help="label of the job")
@@ -97,6 +98,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output-format", choices=("text", "json", "yaml"), default="", help="json: one object per line")
     add("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     exits.keep_apart(parser)
+
+
+def _add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
+    text = "begin with a checkpoint of another job: the newest, or that of a step"
+    parser.add_argument("--resume-from", default="", metavar="JOB[@STEP]", help=text)
+    text = "keep the N newest complete checkpoints and remove older ones (default: all)"
+    parser.add_argument("--keep-checkpoints", type=int, default=None, metavar="N", help=text)
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
@@ -155,6 +163,7 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         resources=run_options.parse_resources(options.gpu, options.cpu, options.memory),
         overcommits=options.overcommit,
         labels=run_options.parse_labels(options.label),
+        annotations=_read_checkpoint_options(options, context),
         packages=(
             *(entry for text in options.package for entry in run_options.parse_package(text, Path.cwd())),
             *_read_requirements(options.requirements),
@@ -164,6 +173,15 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         stdin=options.stdin,
         tty=options.stdin and wants_tty(options, context),
     )
+
+
+def _read_checkpoint_options(options: argparse.Namespace, context: CommandContext) -> dict[str, str]:
+    if not options.resume_from and options.keep_checkpoints is None:
+        return {}
+    # Imported here because it reads the archive, and few runs have these options.
+    from trainmaster.cli.launch import resuming
+
+    return resuming.build_annotations(options, context)
 
 
 def wants_tty(options: argparse.Namespace, context: CommandContext) -> bool:

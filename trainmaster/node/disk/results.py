@@ -3,6 +3,7 @@
     <root>/<TrainJob uid>/checkpoints/         TRAINMASTER_CHECKPOINT_DIR
     <root>/<TrainJob uid>/outputs/             TRAINMASTER_OUTPUT_DIR
     <root>/<TrainJob uid>/resume.<JobSet>.<n>  which checkpoint attempt n resumes from; decided once, for all ranks
+                                               (`history.checkpoints.notes` reads it, too)
 
 They outlive the Pods and the job; history deletes them (`history.purging`). The first rank that starts records the
 choice of a checkpoint: a rank that starts later, or again after a crash of the control plane, gets the same one even if
@@ -12,26 +13,24 @@ the same attempt (the job was suspended and resumed, or a Job replaced that Pod 
 
 from __future__ import annotations
 
-import itertools
 import os
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from trainmaster import checkpoint
+from trainmaster.history.checkpoints.notes import RESUMED, ResumeNote, find_resume_note, write_resume_note
+from trainmaster.history.checkpoints.reading import Resumable, choose_resumable
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
 from trainmaster.kit.clock import format_micro_time
 from trainmaster.node.launch.containers import INSIDE
-from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
+from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
 
 OUTPUT = "TRAINMASTER_OUTPUT_DIR"
 _CHECKPOINTS = "checkpoints"
-_MOST_NAMES = 20_000
+NOTHING = Resumable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +41,14 @@ class Results:
         """Whether it is worth a thread to look for the newest one. Does not block."""
         return has_entries(self.root / trainjob / _CHECKPOINTS)
 
-    def find_newest(self, trainjob: str) -> str:
-        """Name of the newest complete checkpoint; "" if there is none. Call it in a thread: a program can fill the
-        directory with names."""
-        if not trainjob:
-            return ""
-        return find_newest_name(self.root / trainjob / _CHECKPOINTS)
+    def choose_resumable(self, trainjob: str) -> Resumable:
+        """The newest complete checkpoint. Call it in a thread: a program can fill the directory with names."""
+        return choose_resumable(self.root / trainjob / _CHECKPOINTS) if trainjob else NOTHING
 
     def describe_newest(self, trainjob: str) -> str:
         """When the newest complete checkpoint was saved, and its name; "" if there is none. Of two such texts the
-        greater is the newer checkpoint. Blocks, as `find_newest`."""
-        name = self.find_newest(trainjob)
+        greater is the newer checkpoint. Blocks."""
+        name = self.choose_resumable(trainjob).name
         if not name:
             return ""
         try:
@@ -62,10 +58,10 @@ class Results:
         return f"{format_micro_time(datetime.fromtimestamp(saved, UTC))} {name}"
 
     def add_directories(
-        self, pod: Pod, trainjob: str, spec: ContainerSpec, level: str, newest: str = ""
+        self, pod: Pod, trainjob: str, spec: ContainerSpec, level: str, newest: Resumable = NOTHING
     ) -> ContainerSpec:
         """The spec with the directories of that TrainJob (a uid); unchanged for Pods without one (""). `newest`: the
-        result of `find_newest`."""
+        result of `choose_resumable`."""
         place = find_place(pod.raw)
         if place is None or not trainjob:
             return spec
@@ -75,7 +71,7 @@ class Results:
             path.mkdir(parents=True, exist_ok=True)
             # Ranks may run as other users than the server; the directories above keep others out.
             path.chmod(0o777)
-        chosen = self._choose(folder, newest, place, pod.uid, spec.attempt)
+        chosen = self._choose(folder, newest.name, place, pod.uid, spec.attempt)
         seen = (str(checkpoints), str(outputs)) if level == PLAIN else (f"{INSIDE}/checkpoints", f"{INSIDE}/outputs")
         given = {
             checkpoint.DIRECTORY: seen[0],
@@ -90,14 +86,14 @@ class Results:
         if restart:
             # Only the container was restarted in place: nobody else has to agree.
             return name
-        path = folder / f"resume.{place.jobset}.{place.attempt}"
-        note, seat = _read_note(path), f"{place.job}-{place.job_index}-{place.index}"
-        if note is None or note["seats"].get(seat, uid) != uid:
-            note = {"checkpoint": name, "seats": {}}
-        if seat not in note["seats"]:
-            note["seats"][seat] = uid
-            write_whole(os.fspath(path), orjson.dumps(note))
-        return str(note["checkpoint"])
+        path = folder / f"{RESUMED}{place.jobset}.{place.attempt}"
+        note, seat = find_resume_note(path), f"{place.job}-{place.job_index}-{place.index}"
+        if note is None or note.seats.get(seat, uid) != uid:
+            note = ResumeNote(name, {}, None if note is None else note.began)
+        if seat not in note.seats:
+            note = replace(note, seats={**note.seats, seat: uid})
+            write_resume_note(path, note)
+        return note.checkpoint
 
 
 def has_entries(folder: Path) -> bool:
@@ -109,20 +105,11 @@ def has_entries(folder: Path) -> bool:
         return False
 
 
-def find_newest_name(folder: Path) -> str:
-    """Like `checkpoint.find_newest`, but only names that fit into a variable, and a limited number of them."""
-    try:
-        with os.scandir(folder) as scan:
-            names = [entry.name for entry in itertools.islice(scan, _MOST_NAMES)]
-    except OSError:
+def describe_passed_over(newest: Resumable) -> str:
+    """What a person should know about the choice; "" if the newest checkpoint was whole."""
+    if not newest.passed_over:
         return ""
-    found = checkpoint.choose_newest(folder, [name for name in names if name.isprintable()])
-    return "" if found is None else found.name
-
-
-def _read_note(path: Path) -> dict[str, Any] | None:
-    try:
-        note: dict[str, Any] = orjson.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    return note
+    shown = [f"{item.name} ({item.problem})" for item in newest.passed_over[:3]]
+    more = f" and {len(newest.passed_over) - 3} more" if len(newest.passed_over) > 3 else ""
+    instead = f"it resumes from {newest.name} instead" if newest.name else "no other is complete, so it starts anew"
+    return f"damaged checkpoints are passed over: {', '.join(shown)}{more}; {instead}"
