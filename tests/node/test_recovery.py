@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.training import Lab, training
+from trainmaster.api.labels import KEEP_CHECKPOINTS, RESUME_FROM
 
 # Torch needs half a minute to start where other tests run beside it.
 pytestmark = [pytest.mark.node, pytest.mark.timeout(400)]
@@ -91,10 +92,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-def start(lab: Lab, name: str, accident: str, runtime: str = "", **env: str) -> None:
+def start(
+    lab: Lab, name: str, accident: str, runtime: str = "", annotations: dict[str, str] | None = None, **env: str
+) -> None:
     variables = [{"name": key, "value": value} for key, value in {"OMP_NUM_THREADS": "1", **env}.items()]
     trainer = {"command": ["bash", "-c", LAUNCH], "env": variables}
-    lab.start("torch-checkpoint", name=name, runtime=runtime, files={"accident.py": accident}, trainer=trainer)
+    files = {"accident.py": accident}
+    lab.start("torch-checkpoint", name=name, runtime=runtime, files=files, trainer=trainer, annotations=annotations)
 
 
 def list_steps(losses: list[dict[str, Any]], attempt: int) -> list[int]:
@@ -201,3 +205,55 @@ def test_a_rank_that_ignores_sigterm_is_dead_before_the_next_generation_begins(l
     assert not (results / "outputs" / "overlap").exists(), "two generations at once"
     assert (ended["type"], count_restarts(lab, "stubborn")) == ("Complete", 1), ended["message"]
     lab.remove("stubborn")
+
+
+DAMAGED_LATER = """
+import os, pathlib, signal
+import train
+from trainmaster import checkpoint
+
+whole_advance = train.Training.advance
+
+def advance(training):
+    loss = whole_advance(training)
+    if checkpoint.attempt() == 0 and training.step == 12 and os.environ["RANK"] == "0":
+        with open(checkpoint.directory() / "step-000010" / "state.pt", "r+b") as file:
+            file.truncate(1000)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return loss
+
+train.Training.advance = advance
+train.main()
+"""
+
+
+def list_events(lab: Lab, reason: str) -> list[str]:
+    found = lab.raw.get(f"/api/v1/namespaces/default/events?fieldSelector=reason={reason}")
+    return [event["message"] for event in found["items"]]
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_a_new_job_goes_on_from_one_of_an_old_job(lab: Lab) -> None:
+    start(lab, "damaged", DAMAGED_LATER)
+    ended = lab.wait_for_end("damaged")
+    assert ended["type"] == "Complete", ended["message"]
+    losses = lab.read_losses("damaged")
+    assert list_steps(losses, 1)[0] == 6
+    (said, *_) = lab.wait_until(lambda: list_events(lab, "CheckpointDamaged"), "it is said")
+    assert "step-000010 (state.pt has 1,000 bytes, and its marker says" in said
+    assert "it resumes from step-000005 instead" in said
+    uid = lab.get("damaged")["metadata"]["uid"]
+    lab.remove("damaged")
+    # The record of a deleted job works as well.
+    notes = {RESUME_FROM: f"{uid}/step-000015", KEEP_CHECKPOINTS: "1"}
+    start(lab, "onward", "import train; train.main()", annotations=notes, STEPS="30")
+    ended = lab.wait_for_end("onward")
+    assert ended["type"] == "Complete", ended["message"]
+    assert list_steps(lab.read_losses("onward"), 0) == [*range(16, 31)]
+    folder = lab.get_results("onward") / "checkpoints"
+
+    def list_kept() -> list[str]:
+        return sorted(path.name for path in folder.iterdir())
+
+    # The first attempt began with the old one, so it stays.
+    lab.wait_until(lambda: list_kept() == ["step-000015", "step-000030"], "old ones are removed")
+    lab.remove("onward")

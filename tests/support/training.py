@@ -79,6 +79,7 @@ class Lab:
         runtime: str = "",
         files: Mapping[str, str] | None = None,
         trainer: Object | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Submits an example: under another name, with more files beside its program, with changes of spec.trainer."""
         folder, name = EXAMPLES / example, name or example
@@ -88,6 +89,8 @@ class Lab:
             data = {"train.py": (folder / "train.py").read_text(), **(files or {})}
             self.raw.create(f"{_CORE}/configmaps", {"metadata": {"name": name}, "data": data})
         job["spec"]["trainer"].update(trainer or {})
+        if annotations:
+            job["metadata"]["annotations"] = dict(annotations)
         if runtime:
             job["spec"]["runtimeRef"]["name"] = runtime
         self.submit(job)

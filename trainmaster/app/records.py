@@ -22,6 +22,7 @@ from trainmaster.app.settings import History
 from trainmaster.controllers.lifecycle.contract import HistoryLedger
 from trainmaster.history import logs
 from trainmaster.history.archive import Archive, ArchiveError
+from trainmaster.history.checkpoints.upkeep import Upkeep
 from trainmaster.history.gathering import ViewGather
 from trainmaster.history.keeper import HistoryLimits, Keeper
 from trainmaster.jobs.kinds import find_place
@@ -108,10 +109,12 @@ async def running_history(
             limits=limits,
         )
         keeper.resting = view
+        keeper.upkeep = upkeep = Upkeep(directory, clock)
         keeper.find_code = gather.find_code
         declare_history(metrics, keeper)
         async with Scope("history.events") as scope, keeper.running():
             scope.spawn_forever(gather.follow(), name="history.events")
+            scope.spawn_forever(upkeep.run(), name="history.checkpoints")
             yield keeper
     finally:
         archive.close()

@@ -50,6 +50,7 @@ from trainmaster.kit.clock import Clock, format_time
 from trainmaster.kit.scopes import Scope
 
 if TYPE_CHECKING:
+    from trainmaster.history.checkpoints.upkeep import Upkeep
     from trainmaster.history.curves.usage import UsagePoint
 
 log = logging.getLogger(__name__)
@@ -145,6 +146,8 @@ class Keeper:
         """Uids of the jobs whose code has been looked for."""
         self._limits = limits
         self._source: ListWatch = source or client
+        self.upkeep: Upkeep | None = None
+        """What removes checkpoints; set before it runs, where there are some."""
         self.resting: RestingView | None = None
         """Where jobs at rest are listed apart; set before it runs."""
         self._kept: set[str] = set()
@@ -306,6 +309,8 @@ class Keeper:
 
         async def change(event: WatchEvent) -> None:
             if event.type == "DELETED":
+                if self.upkeep is not None:
+                    self.upkeep.forget(event.object["metadata"]["uid"])
                 # Many jobs may be deleted at once (with a namespace, or by a shared TTL); their records share
                 # transactions.
                 await self._slots.acquire()
@@ -373,6 +378,8 @@ class Keeper:
     def _see(self, job: TrainingJob) -> None:
         uid = job.uid
         self._see_code(job)
+        if self.upkeep is not None:
+            self.upkeep.see(job)
         if not job.has_jobset:
             self._see_gang(uid, uid)
         if job.is_finished:
@@ -441,6 +448,8 @@ class Keeper:
         """Stores the final record of a deleted job, with who deleted it. `unseen`: while no controller was running."""
         uid = job.uid
         self._see_code(job)
+        if self.upkeep is not None:
+            self.upkeep.see(job)
         self._coded.discard(uid)
         self._opened.pop(uid, None)
         self._noted.pop(uid, None)
