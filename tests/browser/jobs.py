@@ -15,6 +15,7 @@ GPUS = 4
 # they are stopped.
 _TALK = """
 import os, socket, sys, time, trainmaster
+from trainmaster import checkpoint
 rank, attempt = os.environ["JOB_COMPLETION_INDEX"], os.environ["TRAINMASTER_ATTEMPT"]
 print("rank", rank, "begins attempt", attempt, flush=True)
 if attempt == "0" and rank == "0":
@@ -29,6 +30,12 @@ if attempt == "0":
         except OSError:
             time.sleep(0.1)
     sys.exit("lost connection to its peer")
+if rank == "0":
+    path = checkpoint.directory() / "step-1"
+    path.mkdir()
+    (path / "weights").write_text("0.5")
+    checkpoint.commit(path, step=1)
+    (path.parent / "step-2.partial").write_text("half")
 print("\\x1b[32mepoch 1\\x1b[0m " + "\\r".join(f"{n * 10:3} % done" for n in range(11)), flush=True)
 for step in range(100000):
     trainmaster.report(step=step % 1000, total=1000, loss=1 / (step + 1), accuracy=0.871)

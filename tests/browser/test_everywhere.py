@@ -64,6 +64,10 @@ def open_hits(page: Page) -> None:
     page.locator(".log-hits li").first.wait_for()
 
 
+def open_checkpoint(page: Page) -> None:
+    page.locator("table.files button.link").first.click()
+
+
 def open_ways(page: Page) -> None:
     page.locator(".log-tools .menu > button").click()
 
@@ -85,6 +89,7 @@ PLACES = (
     Place("evidence", "?tab=ranks", jobs.TALKER, act=open_evidence, ready="tbody tr"),
     Place("curves", "?tab=curves&smooth=0.6", jobs.TALKER, ready=".chart canvas"),
     Place("events", "?tab=events", jobs.TALKER, ready="tbody tr"),
+    Place("checkpoints", "?tab=checkpoints", jobs.TALKER, act=open_checkpoint, ready="tbody tr"),
     Place("failed", "", jobs.DOOMED, ready=".verdict"),
     Place("hostile", "", jobs.HOSTILE, ready=".line"),
     Place("waiting", "", jobs.WAITING, ready=".explanation"),

@@ -18,6 +18,13 @@ import os, pathlib, sys
 place = pathlib.Path(os.environ["TRAINMASTER_OUTPUT_DIR"])
 (place / "loss.csv").write_text("step,loss\\n1,0.5\\n")
 (place / "drawing.svg").write_text("<svg onload=alert(1)>")
+from trainmaster import checkpoint
+for step in (1, 2):
+    path = checkpoint.directory() / f"step-{step}<b>"
+    path.mkdir()
+    (path / "weights").write_text("w" * step)
+    checkpoint.commit(path, step=step)
+(path / "weights").write_text("cut")
 print("arguments", sys.argv[1:], os.environ["EPOCHS"])
 """
 JOB = """\
@@ -70,6 +77,15 @@ def test_a_job_from_the_form_runs_and_its_page_keeps_its_code_and_outputs(people
     with page.expect_download() as saved:
         page.get_by_role("button", name="Download drawing.svg").click()
     assert Path(saved.value.path()).read_text() == "<svg onload=alert(1)>"
+    page.get_by_role("link", name="Checkpoints").click()
+    rows = page.locator("table.files tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("incomplete: weights has 3 bytes, and its marker says 2")
+    expect(rows.last).to_contain_text("the newest complete one")
+    page.get_by_role("button", name="step-1<b>", exact=True).click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download step-1<b>/weights").click()
+    assert Path(saved.value.path()).read_text() == "w"
     page.get_by_role("link", name="Manifest").click()
     expect(page.locator(".preview pre")).to_contain_text("name: formed-script")
     page.get_by_role("main").get_by_role("link", name="Clone").first.click()

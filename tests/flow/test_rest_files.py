@@ -8,7 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.flow.test_rest_history import keep, make_job
 from tests.support.rest_plant import RestPlant, running_rest_plant
+from tests.unit.history.checkpoints import saved
+from trainmaster.api.labels import KEEP_CHECKPOINTS, RESUME_FROM
 from trainmaster.testing.virtual import run_virtual
 
 pytestmark = pytest.mark.flow
@@ -122,5 +125,78 @@ def test_what_is_forbidden_meanwhile_stays_closed(tmp_path: Path) -> None:
         while (await plant.call("GET", "/api/v1/jobs/first", ann)).status != 404:
             await plant.rest.clock.sleep(0.5)
         assert (await plant.call("GET", f"/api/v1/download?ticket={ticket}", None)).status == 404
+
+    play(tmp_path, scene)
+
+
+def save_checkpoints(plant: RestPlant, uid: str) -> Path:
+    archive = plant.rest.api.world.home.history
+    folder = saved.get_folder(archive, uid)
+    saved.commit(saved.save_torch(folder / "step-1.pt"), step=1, at=1)
+    saved.commit(saved.save_shards(folder / "step-2"), step=2, at=2)
+    saved.save_trainer(saved.get_outputs(archive, uid) / "checkpoint-3", 3)
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "step-2" / "passwd").symlink_to("/etc/passwd")
+    return folder
+
+
+def test_checkpoints_are_listed_and_single_files_are_read(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str, uid: str) -> None:
+        empty = (await plant.call("GET", "/api/v1/jobs/first/checkpoints", ann)).json()
+        assert (empty["items"], empty["missing"], empty["keep_last"]) == ([], None, None)
+        folder = save_checkpoints(plant, uid)
+        found = (await plant.call("GET", "/api/v1/jobs/first/checkpoints", ann)).json()
+        assert [(one["name"], one["format"], one["step"], one["complete"], one["kept"]) for one in found["items"]] == [
+            ("outputs/checkpoint-3", "hugging-face", 3, True, []),
+            ("step-2", "torch-distributed", 2, True, ["newest"]),
+            ("step-1.pt", "torch", 1, True, []),
+        ]
+        assert [file["path"] for file in found["items"][1]["files"]] == [
+            "step-2/.metadata", "step-2/__0_0.distcp", "step-2/__1_0.distcp",
+        ]  # fmt: skip
+        content = "/api/v1/jobs/first/checkpoints/content?path="
+        answer = await plant.call("GET", f"{content}step-2/__0_0.distcp", ann)
+        assert answer.body == (folder / "step-2" / "__0_0.distcp").read_bytes()
+        assert answer.headers["content-disposition"].startswith("attachment;")
+        refused = [*HOSTILE, "step-2", "step-2/passwd", "step-2/.complete", "step-1.pt/", "step-2/../step-1.pt"]
+        for path in refused:
+            assert (await plant.call("GET", f"{content}{quote(path)}", ann)).status == 404, path
+        (folder / "step-2" / "__0_0.distcp").unlink()
+        found = (await plant.call("GET", "/api/v1/jobs/first/checkpoints", ann)).json()
+        assert found["items"][1]["problem"] == "__0_0.distcp is missing"
+
+    play(tmp_path, scene)
+
+
+def test_checkpoints_of_a_deleted_job_are_saved_by_a_ticket(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str, uid: str) -> None:
+        gone = "gone-uid"
+        folder = save_checkpoints(plant, gone)
+        bob = await plant.rest.add_tenant("bob")
+        keep(plant, make_job("gone", "ann", uid=gone)).close()
+        record = f"/api/v1/history/{gone}/checkpoints"
+        assert len((await plant.call("GET", record, ann)).json()["items"]) == 3
+        for path in (record, f"{record}/content?path=step-1.pt"):
+            assert (await plant.call("GET", path, bob)).status == 404
+            assert (await plant.call("GET", f"{path}{'&' if '?' in path else '?'}namespace=ann", bob)).status == 403
+        wanted = {"record": gone, "what": "checkpoints", "path": "step-1.pt"}
+        assert (await plant.call("POST", "/api/v1/downloads", bob, wanted)).status == 404
+        made = await plant.call("POST", "/api/v1/downloads", ann, wanted)
+        answer = await plant.call("GET", f"/api/v1/download?ticket={made.json()['ticket']}", None)
+        assert answer.body == (folder / "step-1.pt").read_bytes()
+
+    play(tmp_path, scene)
+
+
+def test_a_job_is_created_with_a_checkpoint_to_begin_with(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str, uid: str) -> None:
+        body = {"runtime": "plain", "command": ["true"], "name": "next", "keep_checkpoints": 2}
+        made = await plant.call("POST", "/api/v1/jobs", ann, {**body, "resume_from": f"{uid}/step-1.pt"})
+        assert made.status == 201, made.body
+        manifest = (await plant.call("GET", "/api/v1/jobs/next/manifest", ann)).body.decode()
+        assert f"{RESUME_FROM}: {uid}/step-1.pt" in manifest and f"{KEEP_CHECKPOINTS}: '2'" in manifest
+        assert (await plant.call("GET", "/api/v1/jobs/next/checkpoints", ann)).json()["keep_last"] == 2
+        for wrong in ({"resume_from": "step-1.pt"}, {"resume_from": f"{uid}/a\nb"}, {"keep_checkpoints": 0}):
+            assert (await plant.call("POST", "/api/v1/jobs", ann, {**body, "name": "n", **wrong})).status == 422
 
     play(tmp_path, scene)

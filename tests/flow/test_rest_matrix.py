@@ -107,6 +107,14 @@ ROWS = {
     "GET /api/v1/history/{uid}/code/content": Row(
         "/api/v1/history/4b1b6ab4/code/content?namespace=bob&path=train.py", own=(404,)
     ),
+    "GET /api/v1/jobs/{name}/checkpoints": Row("/api/v1/jobs/{job}/checkpoints?namespace=bob"),
+    "GET /api/v1/jobs/{name}/checkpoints/content": Row(
+        "/api/v1/jobs/{job}/checkpoints/content?namespace=bob&path=a", own=(404,)
+    ),
+    "GET /api/v1/history/{uid}/checkpoints": Row("/api/v1/history/4b1b6ab4/checkpoints?namespace=bob", own=(404,)),
+    "GET /api/v1/history/{uid}/checkpoints/content": Row(
+        "/api/v1/history/4b1b6ab4/checkpoints/content?namespace=bob&path=a", own=(404,)
+    ),
     "POST /api/v1/downloads": Row(
         "/api/v1/downloads?namespace=bob", {"record": "4b1b6ab4", "what": "code", "path": "train.py"}, own=(404,)
     ),

@@ -79,6 +79,15 @@ class NewJob(BaseModel):
     ttl_seconds: Count | None = Field(default=None, ge=0, le=_LONGEST, description="Kept so long after its end.")
     deadline_seconds: Count | None = Field(default=None, ge=1, le=_LONGEST, description="Active so long at most.")
     suspended: bool = Field(default=False, description="Do not start it before it is resumed.")
+    resume_from: str | None = Field(
+        default=None,
+        max_length=1024,
+        pattern="^[A-Za-z0-9-]{1,64}/.+$",
+        description="On a home: UID/NAME of a checkpoint of another job of the namespace, to begin with.",
+    )
+    keep_checkpoints: Count | None = Field(
+        default=None, ge=1, le=_LONGEST, description="On a home: how many of the newest complete checkpoints are kept."
+    )
 
     @property
     def _code_pointer(self) -> str:
@@ -124,6 +133,8 @@ class NewJob(BaseModel):
             ttl_seconds=self.ttl_seconds,
             deadline_seconds=self.deadline_seconds,
             suspended=self.suspended,
+            resume_from=self.resume_from or "",
+            keep_checkpoints=self.keep_checkpoints,
         )
 
     async def _read_tree(self, raw: bytes) -> CodeTree | None:

@@ -75,7 +75,7 @@ class DownloadRequest(BaseModel):
     job: str | None = Field(default=None, max_length=253, description="The name of a job; or `record`.")
     record: str | None = Field(default=None, max_length=64, description="The uid of a record.")
     kind: str | None = Field(default=None, max_length=63, description="Of the job, if several have the name.")
-    what: Literal["outputs", "code"]
+    what: Literal["outputs", "code", "checkpoints"]
     path: str = Field(min_length=1, max_length=4096)
 
 

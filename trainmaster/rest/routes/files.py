@@ -36,7 +36,7 @@ FilePath = Annotated[
     str, Query(description="`path` of the list.", min_length=1, max_length=4096, examples=["train.py"])
 ]
 Preview = Annotated[bool, Query(description="Only what a page may show: the first MiB of a text, PNG, JPEG; else 415.")]
-_CONTENT: Responses = {
+CONTENT: Responses = {
     200: {
         "description": "The bytes of the file.",
         "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": "epoch,loss\n1,0.31\n"}},
@@ -53,11 +53,11 @@ async def list_job_outputs(
     name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, kind: JobKind = None
 ) -> FileEntries:
     """Its output directory, and what rank 0 left in its working directory and its home. Also while it runs."""
-    owner = await _get_owner(caller, name, namespace, kind)
+    owner = await get_owner(caller, name, namespace, kind)
     return FileEntries(**await backend.tools.files.list_outputs(owner))
 
 
-@router.get("/jobs/{name}/outputs/content", summary="One of these files", responses=_CONTENT, response_class=Response)
+@router.get("/jobs/{name}/outputs/content", summary="One of these files", responses=CONTENT, response_class=Response)
 async def read_job_output(
     name: Name,
     path: FilePath,
@@ -67,18 +67,18 @@ async def read_job_output(
     kind: JobKind = None,
     preview: Preview = False,
 ) -> Response:
-    return await _answer(backend, await _get_owner(caller, name, namespace, kind), "outputs", path, preview=preview)
+    return await _answer(backend, await get_owner(caller, name, namespace, kind), "outputs", path, preview=preview)
 
 
 @router.get("/jobs/{name}/code", summary="The files of a job's code")
 async def list_job_code(
     name: Name, caller: CallerOf, backend: BackendOf, namespace: Namespace = None, kind: JobKind = None
 ) -> CodeEntries:
-    owner = await _get_owner(caller, name, namespace, kind)
+    owner = await get_owner(caller, name, namespace, kind)
     return CodeEntries(**await backend.tools.files.list_code(owner))
 
 
-@router.get("/jobs/{name}/code/content", summary="One of these files", responses=_CONTENT, response_class=Response)
+@router.get("/jobs/{name}/code/content", summary="One of these files", responses=CONTENT, response_class=Response)
 async def read_job_code(
     name: Name,
     path: FilePath,
@@ -88,18 +88,18 @@ async def read_job_code(
     kind: JobKind = None,
     preview: Preview = False,
 ) -> Response:
-    return await _answer(backend, await _get_owner(caller, name, namespace, kind), "code", path, preview=preview)
+    return await _answer(backend, await get_owner(caller, name, namespace, kind), "code", path, preview=preview)
 
 
 @router.get("/history/{uid}/outputs", summary="The files that a job wrote")
 async def list_record_outputs(
     uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None
 ) -> FileEntries:
-    owner = await _get_record_owner(caller, backend, uid, namespace)
+    owner = await get_record_owner(caller, backend, uid, namespace)
     return FileEntries(**await backend.tools.files.list_outputs(owner))
 
 
-@router.get("/history/{uid}/outputs/content", summary="One of these files", responses=_CONTENT, response_class=Response)
+@router.get("/history/{uid}/outputs/content", summary="One of these files", responses=CONTENT, response_class=Response)
 async def read_record_output(
     uid: Uid,
     path: FilePath,
@@ -109,17 +109,17 @@ async def read_record_output(
     preview: Preview = False,
 ) -> Response:
     return await _answer(
-        backend, await _get_record_owner(caller, backend, uid, namespace), "outputs", path, preview=preview
+        backend, await get_record_owner(caller, backend, uid, namespace), "outputs", path, preview=preview
     )
 
 
 @router.get("/history/{uid}/code", summary="The files of a job's code")
 async def list_record_code(uid: Uid, caller: CallerOf, backend: BackendOf, namespace: Namespace = None) -> CodeEntries:
-    owner = await _get_record_owner(caller, backend, uid, namespace)
+    owner = await get_record_owner(caller, backend, uid, namespace)
     return CodeEntries(**await backend.tools.files.list_code(owner))
 
 
-@router.get("/history/{uid}/code/content", summary="One of these files", responses=_CONTENT, response_class=Response)
+@router.get("/history/{uid}/code/content", summary="One of these files", responses=CONTENT, response_class=Response)
 async def read_record_code(
     uid: Uid,
     path: FilePath,
@@ -129,7 +129,7 @@ async def read_record_code(
     preview: Preview = False,
 ) -> Response:
     return await _answer(
-        backend, await _get_record_owner(caller, backend, uid, namespace), "code", path, preview=preview
+        backend, await get_record_owner(caller, backend, uid, namespace), "code", path, preview=preview
     )
 
 
@@ -146,19 +146,19 @@ async def make_download(
     return DownloadTicket(ticket=ticket.text, expires_at=ticket.expires)
 
 
-@router.get("/download", summary="Save the file of a ticket", responses=_CONTENT, response_class=Response)
+@router.get("/download", summary="Save the file of a ticket", responses=CONTENT, response_class=Response)
 async def download(
     backend: BackendOf, ticket: Annotated[str, Query(description="From POST /api/v1/downloads.", max_length=100)]
 ) -> Response:
-    return _send(await backend.tools.downloads.redeem(ticket))
+    return send(await backend.tools.downloads.redeem(ticket))
 
 
-async def _get_owner(caller: Caller, name: str, namespace: str | None, kind: str | None) -> OwnerOfFiles:
+async def get_owner(caller: Caller, name: str, namespace: str | None, kind: str | None) -> OwnerOfFiles:
     job = await jobs.get_job(caller.client, find_namespace(caller, namespace), jobs.build_reference(name, kind))
     return OwnerOfFiles(job.raw, caller.client)
 
 
-async def _get_record_owner(caller: Caller, backend: Backend, uid: str, namespace: str | None) -> OwnerOfFiles:
+async def get_record_owner(caller: Caller, backend: Backend, uid: str, namespace: str | None) -> OwnerOfFiles:
     return OwnerOfFiles((await get_record(caller, backend.history, uid, namespace)).document["trainjob"])
 
 
@@ -166,21 +166,21 @@ async def _open_asked(caller: Caller, backend: Backend, body: DownloadRequest, n
     if (body.job is None) == (body.record is None):
         raise invalid([FieldProblem("either job or record is needed, and not both", pointer="/job")])
     if body.record is not None:
-        owner = await _get_record_owner(caller, backend, body.record, namespace)
+        owner = await get_record_owner(caller, backend, body.record, namespace)
     else:
-        owner = await _get_owner(caller, body.job or "", namespace, body.kind)
+        owner = await get_owner(caller, body.job or "", namespace, body.kind)
     return await backend.tools.files.open(owner, body.what, body.path)
 
 
 async def _answer(backend: Backend, owner: OwnerOfFiles, what: str, path: str, *, preview: bool) -> Response:
     files = backend.tools.files
     if not preview:
-        return _send(await files.open(owner, what, path))
+        return send(await files.open(owner, what, path))
     content, headers = await files.preview(owner, what, path)
     return Response(content, headers={**headers, **_build_headers(path.rpartition("/")[2])}, media_type=MEDIA_TYPE)
 
 
-def _send(file: OpenedFile) -> Response:
+def send(file: OpenedFile) -> Response:
     return FileAnswer(file.stream, file.bytes, _build_headers(file.name))
 
 

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from trainmaster.rest.edge import PathRules
 from trainmaster.rest.models.tenants import TokenAnswer
 from trainmaster.rest.routes import (
+    checkpoints,
     creating,
     diagnosis,
     docs,
@@ -35,6 +36,7 @@ ROUTERS = (
     creating.router,
     manifests.router,
     files.router,
+    checkpoints.router,
     jobs.router,
     streams.router,
     logs.router,

@@ -52,6 +52,9 @@ class NewJobRequest:
     ttl_seconds: int | None = None
     deadline_seconds: int | None = None
     suspended: bool = False
+    resume_from: str = ""
+    """UID/NAME of a checkpoint of another job of the namespace."""
+    keep_checkpoints: int | None = None
 
 
 async def list_new_job_problems(request: NewJobRequest, *, max_nodes: int, check_code: bool) -> list[FieldProblem]:

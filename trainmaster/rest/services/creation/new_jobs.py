@@ -17,7 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.api.code import CODE_DIGEST, build_volume
-from trainmaster.api.labels import MANAGED_BY, QUEUE_NAME, REST_FRAMEWORK, SCRIPT_OF, USER
+from trainmaster.api.labels import (
+    KEEP_CHECKPOINTS,
+    MANAGED_BY,
+    QUEUE_NAME,
+    REST_FRAMEWORK,
+    RESUME_FROM,
+    SCRIPT_OF,
+    USER,
+)
 from trainmaster.api.meta import Object
 from trainmaster.api.reading import read_annotations, read_labels
 from trainmaster.api.resources import (
@@ -301,7 +309,7 @@ def _compose(
         mounts=tuple(asked.mounts),
         resources=_list_resources(basics),
         labels={**labels, REST_FRAMEWORK: basics.framework} if basics.framework else labels,
-        annotations={BODY_HASH: ticket.body} if ticket.key else {},
+        annotations=_build_annotations(asked, ticket),
         packages=tuple(asked.packages),
         code=code,
         ttl_seconds=asked.ttl_seconds,
@@ -314,6 +322,15 @@ def _compose(
     if asked.tree is not None:
         _set_entry(filled, asked.tree.entry)
     return complete(request, filled, shape)
+
+
+def _build_annotations(asked: NewJobRequest, ticket: Ticket) -> dict[str, str]:
+    given = {
+        BODY_HASH: ticket.body if ticket.key else "",
+        RESUME_FROM: asked.resume_from,
+        KEEP_CHECKPOINTS: "" if asked.keep_checkpoints is None else str(asked.keep_checkpoints),
+    }
+    return {key: value for key, value in given.items() if value}
 
 
 def _list_resources(basics: GuideRequest) -> dict[str, str | int]:

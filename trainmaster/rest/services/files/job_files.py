@@ -12,6 +12,7 @@ from trainmaster.api.reading import read_annotations, read_fields
 from trainmaster.client.contract import Client
 from trainmaster.history.results import find_code
 from trainmaster.rest.problems import Problem
+from trainmaster.rest.services.files import checkpoints
 from trainmaster.rest.services.files.code import find_live_map, list_code_files
 from trainmaster.rest.services.files.contract import FileList, JobFile, OpenedFile
 from trainmaster.rest.services.files.hashes import FileHashes
@@ -40,6 +41,11 @@ class JobFiles:
         self._bundles = bundles
         self._hashes = FileHashes()
 
+    @property
+    def _keeps_results(self) -> bool:
+        """On a home; the history of an operator has no results."""
+        return self._archive is not None and self._bundles is not None
+
     async def list_outputs(self, owner: OwnerOfFiles) -> Object:
         return await self._describe(owner, await self._read_outputs(owner))
 
@@ -55,8 +61,16 @@ class JobFiles:
             "git_dirty": None if dirty is None else dirty == "true",
         }
 
+    async def list_checkpoints(self, owner: OwnerOfFiles) -> Object:
+        meta = read_fields(owner.job, "metadata")
+        found: Object = {"items": [], "count": 0, "bytes": 0, "keep_last": None, "keep_every": None, "notes": []}
+        missing = None if self._keeps_results else checkpoints.MISSING
+        if self._archive is not None and missing is None:
+            found = await asyncio.to_thread(checkpoints.describe_checkpoints, self._archive, owner.job)
+        return {"name": meta["name"], "namespace": meta["namespace"], **found, "missing": missing}
+
     async def open(self, owner: OwnerOfFiles, what: str, path: str) -> OpenedFile:
-        """`what`: outputs or code. Raises Problem 404."""
+        """`what`: outputs, code or checkpoints. Raises Problem 404."""
         file = await self._get(owner, what, path)
         try:
             stream = await asyncio.to_thread(file.open)
@@ -79,12 +93,19 @@ class JobFiles:
         return None if archive is None else await asyncio.to_thread(find_code, archive, uid)
 
     async def _get(self, owner: OwnerOfFiles, what: str, path: str) -> JobFile:
-        return (await (self._read_outputs(owner) if what == "outputs" else self._read_code(owner))).get(path)
+        read = {"outputs": self._read_outputs, "code": self._read_code, "checkpoints": self._read_checkpoints}[what]
+        return (await read(owner)).get(path)
 
     async def _read_outputs(self, owner: OwnerOfFiles) -> FileList:
-        if self._archive is None or self._bundles is None:
+        if self._archive is None or not self._keeps_results:
             return FileList(missing=_NO_OUTPUTS)
         return await asyncio.to_thread(list_output_files, self._archive, owner.job["metadata"]["uid"])
+
+    async def _read_checkpoints(self, owner: OwnerOfFiles) -> FileList:
+        if self._archive is None or not self._keeps_results:
+            return FileList(missing=checkpoints.MISSING)
+        listing = checkpoints.list_checkpoint_files
+        return await asyncio.to_thread(listing, self._archive, owner.job["metadata"]["uid"])
 
     async def _read_code(self, owner: OwnerOfFiles) -> FileList:
         config_map: Fields | None = None

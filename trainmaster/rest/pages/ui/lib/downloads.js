@@ -24,7 +24,7 @@ export function buildSource(job, isLive) {
 
 /**
  * @param {FileSource} source
- * @param {"outputs" | "code"} what
+ * @param {"outputs" | "code" | "checkpoints"} what
  * @param {string} path
  */
 export async function saveFile(source, what, path) {

@@ -25,12 +25,13 @@ import { Verdict } from "../parts/verdict.js";
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
 /** @typedef {{verb: import("../lib/verbs.js").Verb, job: JobDetail}} Asked what somebody wants to do to the job */
 
-const TABS = ["logs", "ranks", "curves", "events", "outputs", "code", "manifest"];
+const TABS = ["logs", "ranks", "curves", "events", "checkpoints", "outputs", "code", "manifest"];
 /** The tabs that show what the ranks use now. */
 const USING = ["ranks", "curves"];
 const VerbDialog = lazy(() => import("../parts/verb_dialog.js").then((module) => module.VerbDialog));
 const Ranks = lazy(() => import("../parts/ranks.js").then((module) => module.Ranks));
 const Curves = lazy(() => import("../parts/curves.js").then((module) => module.loadCurves()));
+const Checkpoints = lazy(() => import("../parts/checkpoints.js").then((m) => m.Checkpoints));
 const Outputs = lazy(() => import("../parts/outputs.js").then((m) => m.Outputs));
 const Code = lazy(() => import("../parts/code.js").then((m) => m.Code));
 const Manifest = lazy(() => import("../parts/manifest.js").then((m) => m.Manifest));
@@ -75,6 +76,7 @@ function Job({ onAsk }) {
     ${tab === "ranks" ? html`<${Ranks} data=${data} live=${live} record=${record} kind=${kind} usage=${usage} />` : null}
     ${tab === "curves" ? html`<${Curves} data=${data} live=${live} record=${record} kind=${kind} usage=${usage} />` : null}
     ${tab === "events" ? html`<${Events} events=${job.events.value} />` : null}
+    ${tab === "checkpoints" ? html`<${Checkpoints} data=${data} live=${live} record=${record} kind=${kind} />` : null}
     ${tab === "outputs" ? html`<${Outputs} data=${data} live=${live} record=${record} kind=${kind} />` : null}
     ${tab === "code" ? html`<${Code} data=${data} live=${live} record=${record} kind=${kind} />` : null}
     ${tab === "manifest" ? html`<${Manifest} data=${data} live=${live} record=${record} kind=${kind} />` : null}
