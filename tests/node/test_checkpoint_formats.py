@@ -37,7 +37,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 
 rank, root = int(sys.argv[1]), Path(sys.argv[2])
 os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
-dist.init_process_group("gloo", init_method=f"file://{root}/meeting")
+dist.init_process_group("gloo", init_method=f"file://{root}/meeting", rank=rank, world_size=2)
 mesh = init_device_mesh("cpu", (2,))
 weights = distribute_tensor(torch.arange(4000.0).reshape(100, 40), mesh, [Shard(0)])
 dcp.save({"weights": weights, "bias": torch.ones(7), "step": 20}, checkpoint_id=root / "sharded" / "step-20")
@@ -129,7 +129,9 @@ def test_wherever_a_file_is_cut_the_checkpoint_before_it_is_resumed_from(made: P
     cuts = 0
     for file in (path for path in files if path.name.endswith(read)):
         content = file.read_bytes()
-        for size in {0, 1, 2, 3, 4, 30, len(content) - 1, *range(5, len(content), max(1, len(content) // 60))}:
+        # JSON without the newline at its end is whole.
+        least = len(content.rstrip()) if file.name.endswith(".json") else len(content)
+        for size in {0, 1, 2, 3, 4, 30, least - 1, *range(5, least, max(1, least // 60))}:
             os.truncate(file, size)
             assert choose_resumable(folder).name == "good.pt", f"{file.name} cut to {size} of {len(content)}"
             file.write_bytes(content)
