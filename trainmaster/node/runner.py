@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
 from trainmaster import checkpoint
 from trainmaster.client.contract import Client
-from trainmaster.history.checkpoints.reading import Resumable
+from trainmaster.history.checkpoints.model import Resumable
 from trainmaster.history.lost_files import LostFiles
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
@@ -32,7 +32,6 @@ from trainmaster.node.caches.mirror import CacheMirror
 from trainmaster.node.caches.sources import list_sources
 from trainmaster.node.disk.outputs import NOTE, WORK, Outputs
 from trainmaster.node.disk.results import NOTHING, Results, describe_passed_over
-from trainmaster.node.disk.resuming import Resuming
 from trainmaster.node.disk.usage import DiskUsage
 from trainmaster.node.fields import find_refusal
 from trainmaster.node.images.catalogue import Images, ImageSettings
@@ -56,6 +55,9 @@ from trainmaster.node.shims.warm_starts import WarmStarts
 from trainmaster.node.workloads import Workloads
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 from trainmaster.shim.trees import remove_tree
+
+if TYPE_CHECKING:
+    from trainmaster.node.disk.resuming import Resuming
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +153,7 @@ class PodRunner:
         self._places = places
         self._clock = clock
         self._outputs = None if settings.results is None else Outputs(settings.results, settings.bundles)
-        self._resuming = None if settings.results is None else Resuming(settings.results, settings.list_kept)
+        self._resuming: Resuming | None = None
         sources = list_sources(settings.model_caches, settings.environ)
         self._caches = None if settings.caches is None else CacheMirror(settings.caches, sources)
         machine = Idleness()
@@ -234,7 +236,10 @@ class PodRunner:
             return NOTHING
         results = Results(self._settings.results)
         wanted = (await self._places.workloads.resolve(pod.raw)).resume_from
-        if wanted and self._resuming is not None:
+        if wanted:
+            from trainmaster.node.disk.resuming import Resuming  # noqa: PLC0415 - for few jobs
+
+            self._resuming = self._resuming or Resuming(self._settings.results, self._settings.list_kept)
             await self._resuming.bring(pod.namespace, trainjob, wanted)
         if not results.has_checkpoints(trainjob):
             return NOTHING

@@ -33,8 +33,8 @@ from trainmaster.cli.servers.kept_jobs import add_job, find_uid
 from trainmaster.cli.terminal import confirm
 from trainmaster.history.checkpoints.choosing import NoCheckpoint, choose
 from trainmaster.history.checkpoints.copying import copy
-from trainmaster.history.checkpoints.keeping import NO_POLICY, Policy, decide_removals, explain_kept, remove
-from trainmaster.history.checkpoints.model import Checkpoint
+from trainmaster.history.checkpoints.keeping import decide_removals, explain_kept, remove
+from trainmaster.history.checkpoints.model import NO_POLICY, Checkpoint, Policy
 from trainmaster.history.checkpoints.notes import read_attempts, read_pins, write_pins
 from trainmaster.history.checkpoints.reading import CheckpointList, read_checkpoints
 from trainmaster.history.checkpoints.verifying import verify

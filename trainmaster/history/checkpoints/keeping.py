@@ -10,32 +10,17 @@ import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from trainmaster.history.checkpoints.grouping import MARKER
-from trainmaster.history.checkpoints.model import Checkpoint, Reason
+from trainmaster.history.checkpoints.model import Checkpoint, Policy, Reason
 from trainmaster.kit import failpoints
 from trainmaster.shim.sandbox import beneath
 from trainmaster.shim.trees import remove_tree
 
 REMOVED = ".trainmaster-removed-"
 """Prefix of what is being removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    last: int = 0
-    """How many of the newest complete ones are kept; 0: all, unless `every` is given."""
-    every: int = 0
-    """Those are kept, too, whose step is a multiple of this; 0: no others."""
-
-    @property
-    def is_given(self) -> bool:
-        return bool(self.last or self.every)
-
-
-NO_POLICY = Policy()
 
 
 def explain_kept(items: Sequence[Checkpoint], policy: Policy, resumed: str) -> list[Checkpoint]:

@@ -79,6 +79,31 @@ class Checkpoint:
         return self.place == "checkpoints" and self.committed and self.complete
 
 
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """What an attempt resumes from."""
+
+    name: str = ""
+    """"" if there is no complete checkpoint."""
+    passed_over: Sequence[Checkpoint] = ()
+    """Newer ones, which were committed and are damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    last: int = 0
+    """How many of the newest complete ones are kept; 0: all, unless `every` is given."""
+    every: int = 0
+    """Those are kept, too, whose step is a multiple of this; 0: no others."""
+
+    @property
+    def is_given(self) -> bool:
+        return bool(self.last or self.every)
+
+
+NO_POLICY = Policy()
+
+
 def to_printable(path: str) -> str:
     """A path of the file system as text for people: other bytes and control characters are written as escapes."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -15,7 +15,7 @@ from trainmaster import checkpoint
 from trainmaster.history.checkpoints.checks import MarkerNote, find_problem, read_note, read_trainer_step
 from trainmaster.history.checkpoints.formats import zips
 from trainmaster.history.checkpoints.grouping import MARKER, Group, Grouping
-from trainmaster.history.checkpoints.model import Checkpoint, CheckpointSource, Place, to_printable
+from trainmaster.history.checkpoints.model import Checkpoint, CheckpointSource, Place, Resumable, to_printable
 from trainmaster.history.checkpoints.notes import Attempts, read_attempts, read_pins
 from trainmaster.history.checkpoints.opening import Damaged, Exhausted, ReadingBudget, opened
 from trainmaster.history.checkpoints.scanning import Folder, scan
@@ -70,16 +70,6 @@ def read_checkpoints(archive: Path, uid: str, *, outputs: bool = True) -> Checkp
         notes.append("there are more files than are looked into: some may be damaged nevertheless")
     items = sorted(found.values(), key=lambda item: (item.modified, item.step or 0, item.name), reverse=True)
     return CheckpointList(items, tuple(dict.fromkeys(notes[:5])))
-
-
-@dataclass(frozen=True, slots=True)
-class Resumable:
-    """What an attempt resumes from."""
-
-    name: str = ""
-    """"" if there is no complete checkpoint."""
-    passed_over: Sequence[Checkpoint] = ()
-    """Newer ones, which were committed and are damaged."""
 
 
 def choose_resumable(folder: Path) -> Resumable:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.api.training.checkpoints import read_policy
-from trainmaster.history.checkpoints.keeping import Policy, decide_removals, explain_kept, remove, sweep
-from trainmaster.history.checkpoints.notes import read_attempts
-from trainmaster.history.checkpoints.reading import CHECKPOINTS, list_committed, read_checkpoints
+from trainmaster.history.checkpoints.model import Policy
 from trainmaster.history.results import RESULTS
 from trainmaster.kit.clock import Clock
 
@@ -63,6 +61,9 @@ class Upkeep:
 
     def _look(self, uid: str, policy: Policy) -> None:
         try:
+            # Imported here because few jobs have a policy, and a server should start quickly.
+            from trainmaster.history.checkpoints.reading import CHECKPOINTS, list_committed  # noqa: PLC0415
+
             committed = list_committed(self._archive / RESULTS / uid / CHECKPOINTS)
             if committed != self._seen.get(uid):
                 removed = apply_policy(self._archive, uid, policy)
@@ -78,6 +79,15 @@ class Upkeep:
 
 def apply_policy(archive: Path, uid: str, policy: Policy) -> list[str]:
     """Returns the names of what was removed. Blocks."""
+    from trainmaster.history.checkpoints.keeping import (  # noqa: PLC0415 - as above
+        decide_removals,
+        explain_kept,
+        remove,
+        sweep,
+    )
+    from trainmaster.history.checkpoints.notes import read_attempts  # noqa: PLC0415
+    from trainmaster.history.checkpoints.reading import CHECKPOINTS, read_checkpoints  # noqa: PLC0415
+
     folder = archive / RESULTS / uid
     sweep(folder / CHECKPOINTS)
     found = read_checkpoints(archive, uid, outputs=False)

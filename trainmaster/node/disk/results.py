@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainmaster import checkpoint
-from trainmaster.history.checkpoints.notes import RESUMED, ResumeNote, find_resume_note, write_resume_note
-from trainmaster.history.checkpoints.reading import Resumable, choose_resumable
+from trainmaster.history.checkpoints.model import Resumable
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
@@ -43,6 +42,8 @@ class Results:
 
     def choose_resumable(self, trainjob: str) -> Resumable:
         """The newest complete checkpoint. Call it in a thread: a program can fill the directory with names."""
+        from trainmaster.history.checkpoints.reading import choose_resumable  # noqa: PLC0415 - not every job has some
+
         return choose_resumable(self.root / trainjob / _CHECKPOINTS) if trainjob else NOTHING
 
     def describe_newest(self, trainjob: str) -> str:
@@ -86,6 +87,13 @@ class Results:
         if restart:
             # Only the container was restarted in place: nobody else has to agree.
             return name
+        from trainmaster.history.checkpoints.notes import (  # noqa: PLC0415 - for the first Pod, not for the start
+            RESUMED,
+            ResumeNote,
+            find_resume_note,
+            write_resume_note,
+        )
+
         path = folder / f"{RESUMED}{place.jobset}.{place.attempt}"
         note, seat = find_resume_note(path), f"{place.job}-{place.job_index}-{place.index}"
         if note is None or note.seats.get(seat, uid) != uid:

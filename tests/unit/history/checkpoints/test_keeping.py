@@ -13,8 +13,8 @@ from tests.unit.history.checkpoints import saved
 from tests.unit.history.checkpoints.saved import UID, commit, get_folder, get_outputs
 from trainmaster.history.checkpoints.choosing import NoCheckpoint, choose
 from trainmaster.history.checkpoints.copying import copy
-from trainmaster.history.checkpoints.keeping import Policy, decide_removals, explain_kept, remove, sweep
-from trainmaster.history.checkpoints.model import Checkpoint, CheckpointSource
+from trainmaster.history.checkpoints.keeping import decide_removals, explain_kept, remove, sweep
+from trainmaster.history.checkpoints.model import Checkpoint, CheckpointSource, Policy
 from trainmaster.history.checkpoints.reading import choose_resumable, read_checkpoints
 from trainmaster.kit import failpoints
 from trainmaster.kit.failpoints import Failpoint

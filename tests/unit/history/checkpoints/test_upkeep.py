@@ -12,7 +12,7 @@ from tests.unit.history.checkpoints.saved import UID, commit, get_folder
 from tests.unit.history.test_archive import make_trainjob
 from trainmaster.api.labels import KEEP_CHECKPOINTS, KEEP_CHECKPOINTS_EVERY
 from trainmaster.history.checkpoints import upkeep as module
-from trainmaster.history.checkpoints.keeping import Policy
+from trainmaster.history.checkpoints.model import Policy
 from trainmaster.history.checkpoints.notes import write_pins
 from trainmaster.history.checkpoints.reading import read_checkpoints
 from trainmaster.history.checkpoints.upkeep import SECONDS, Upkeep

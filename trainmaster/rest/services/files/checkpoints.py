@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.training.checkpoints import read_policy
-from trainmaster.history.checkpoints.keeping import Policy, explain_kept
-from trainmaster.history.checkpoints.model import Checkpoint, CheckpointFile, CheckpointSource, to_printable
+from trainmaster.history.checkpoints.keeping import explain_kept
+from trainmaster.history.checkpoints.model import Checkpoint, CheckpointFile, CheckpointSource, Policy, to_printable
 from trainmaster.history.checkpoints.notes import read_attempts
 from trainmaster.history.checkpoints.reading import read_checkpoints
 from trainmaster.history.results import RESULTS
