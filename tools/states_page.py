@@ -19,7 +19,7 @@ from trainmaster.api.state_texts import CONDITIONS, POD_TROUBLES, WAITING
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "trainmaster" / "controllers"
-TRAINING = ROOT / "trainmaster" / "api" / "training"
+TRAINING = ROOT / "trainmaster" / "api" / "training" / "failing"
 PAGE = ROOT / "docs" / "states.md"
 
 SAYERS = {

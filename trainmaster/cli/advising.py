@@ -16,8 +16,8 @@ async def list_job_advice(client: Client, job: TrainingJob, home: Home | None, c
     """`home`: None for a cluster. `code`: the directory with the job's code, if it is known."""
     if job.failure is None:
         return []
-    from trainmaster.api.training.advice import list_advice
-    from trainmaster.api.training.failures import read_failure_cause
+    from trainmaster.api.training.failing.advice import list_advice
+    from trainmaster.api.training.failing.failures import read_failure_cause
 
     advice = list_advice(job.failure, job.memory_limit, find_own_modules(home, job))
     error = read_failure_cause(job.failure).error

@@ -11,7 +11,7 @@ from trainmaster.api.labels import RERUN_OF
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Object
-from trainmaster.api.training.failures import FIRST_FAILURE, LAST_WORDS
+from trainmaster.api.training.failing.failures import FIRST_FAILURE, LAST_WORDS
 from trainmaster.cli import terminal
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.jobs import show_age, style_state

@@ -27,8 +27,9 @@ from trainmaster.api.labels import (
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_annotations, read_labels, read_text
 from trainmaster.api.resources import CONFIG_MAPS, JOBS, PODS, TRAIN_JOBS
-from trainmaster.api.training import courses, snapshots
-from trainmaster.api.training.courses import FailureCourse
+from trainmaster.api.training import snapshots
+from trainmaster.api.training.failing import courses
+from trainmaster.api.training.failing.courses import FailureCourse
 from trainmaster.client.view import View
 from trainmaster.client.writes import Write
 from trainmaster.controllers import verdict

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_text
-from trainmaster.api.training.failures import LAST_WORDS
+from trainmaster.api.training.failing.failures import LAST_WORDS
 from trainmaster.jobs.models.pods import Pod, read_last_terminated, read_terminated
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.shim.output.cause import excerpt, read_cause

@@ -9,7 +9,7 @@ from typing import Protocol
 from trainmaster.api import code
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items, read_status
-from trainmaster.api.training.failures import LAST_WORDS, summarize_failure
+from trainmaster.api.training.failing.failures import LAST_WORDS, summarize_failure
 from trainmaster.history.archive import RecordLine
 from trainmaster.history.curves import series
 from trainmaster.history.curves.series import Point

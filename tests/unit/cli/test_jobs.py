@@ -15,7 +15,7 @@ from tests.unit.cli.test_output import Terminal
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import TRAIN_JOBS
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.failures import summarize_failure
+from trainmaster.api.training.failing.failures import summarize_failure
 from trainmaster.cli import exits, terminal
 from trainmaster.cli.commands.list import Watcher
 from trainmaster.cli.commands.logs import Printer, add_arguments, read_wanted

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from trainmaster.api.training.failures import describe_cause, read_failure_cause
+from trainmaster.api.training.failing.failures import describe_cause, read_failure_cause
 from trainmaster.cli import exits
 from trainmaster.cli.view import model
 from trainmaster.cli.view.draw import show_span

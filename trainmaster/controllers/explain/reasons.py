@@ -21,8 +21,8 @@ from trainmaster.api.reading import read_text
 from trainmaster.api.resources import JOB_SETS, NODES, PODS
 from trainmaster.api.state_texts import POD_TROUBLES
 from trainmaster.api.state_texts import WAITING as WORDS
-from trainmaster.api.training.advice import list_advice
-from trainmaster.api.training.failures import summarize_failure
+from trainmaster.api.training.failing.advice import list_advice
+from trainmaster.api.training.failing.failures import summarize_failure
 from trainmaster.api.workloads import build_gang
 from trainmaster.client.view import View
 from trainmaster.controllers.explain.changes import UnblockingChange, WhatIf

@@ -19,7 +19,7 @@ from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.formats.patterns import is_found
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
-from trainmaster.api.training import courses
+from trainmaster.api.training.failing import courses
 from trainmaster.controllers.budget import Standing
 from trainmaster.controllers.jobset.job_indexes import list_job_restarts
 from trainmaster.controllers.jobset.status import JobSetDraft

@@ -9,7 +9,7 @@ asks before it restarts.
 from __future__ import annotations
 
 from trainmaster.api.meta import Fields
-from trainmaster.api.training import courses
+from trainmaster.api.training.failing import courses
 from trainmaster.client.view import View
 from trainmaster.controllers import budget
 from trainmaster.controllers.failures import describe

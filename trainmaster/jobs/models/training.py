@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from trainmaster.api.labels import IDLE_GPUS_SINCE, SUSPENDED_BY_DRAIN
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import NOTHING, read_text
-from trainmaster.api.training.courses import HOPELESS, MOST, REPEATED
-from trainmaster.api.training.failures import summarize_failure
+from trainmaster.api.training.failing.courses import HOPELESS, MOST, REPEATED
+from trainmaster.api.training.failing.failures import summarize_failure
 from trainmaster.api.training.restarts import read_wanted
 from trainmaster.jobs.models.objects import ObjectModel
 

@@ -10,12 +10,9 @@ from starlette.routing import Route
 from trainmaster.rest.edge import PathRules
 from trainmaster.rest.models.tenants import TokenAnswer
 from trainmaster.rest.routes import (
-    checkpoints,
     creating,
     diagnosis,
     docs,
-    evidence,
-    files,
     guide,
     health,
     history,
@@ -30,6 +27,7 @@ from trainmaster.rest.routes import (
     tenants,
     ui,
 )
+from trainmaster.rest.routes.results import checkpoints, evidence, files
 
 ROUTERS = (
     guide.router,

@@ -16,7 +16,7 @@ from trainmaster.api.lifecycle.terms import EffectiveTerm, find_deadline, find_t
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.pods.requests import CPU, PODS, Amounts, add_into, count_requests, read_amounts
 from trainmaster.api.reading import list_items, read_fields
-from trainmaster.api.training.failures import describe_cause, read_failure_cause
+from trainmaster.api.training.failing.failures import describe_cause, read_failure_cause
 from trainmaster.api.training.steps import LAUNCHER, NODE
 from trainmaster.jobs.kinds import find_kind_and_place, get_kind_name
 from trainmaster.jobs.models import training

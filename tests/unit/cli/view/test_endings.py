@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.view.objects import make_condition, make_trainjob
-from trainmaster.api.training.advice import list_advice
+from trainmaster.api.training.failing.advice import list_advice
 from trainmaster.cli import exits
 from trainmaster.cli.view.endings import Address, FollowingEnd, build_ending, choose_code
 from trainmaster.cli.view.model import Model

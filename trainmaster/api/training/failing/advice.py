@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from trainmaster.api.training.distributions import find_distribution, find_missing_module
-from trainmaster.api.training.failures import read_failure_cause
+from trainmaster.api.training.failing.failures import read_failure_cause
 
 _OUT_OF_MEMORY = "OOMKilled"
 _BY_REASON = {

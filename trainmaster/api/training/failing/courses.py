@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text
-from trainmaster.api.training.failures import describe_cause, read_failure_cause
+from trainmaster.api.training.failing.failures import describe_cause, read_failure_cause
 from trainmaster.api.training.pace import format_position, read_pace, read_position
 
 MOST = 3

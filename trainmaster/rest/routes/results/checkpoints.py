@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 
 from trainmaster.rest.context import BackendOf, CallerOf
 from trainmaster.rest.models.checkpoints import CheckpointEntries
-from trainmaster.rest.routes.files import CONTENT, FilePath, get_owner, get_record_owner, send
 from trainmaster.rest.routes.history import Uid
 from trainmaster.rest.routes.jobs import JobKind, Name, Namespace
+from trainmaster.rest.routes.results.files import CONTENT, FilePath, get_owner, get_record_owner, send
 
 router = APIRouter(prefix="/api/v1", tags=["checkpoints"])
 

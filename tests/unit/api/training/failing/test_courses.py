@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainmaster.api.meta import Object
-from trainmaster.api.training.courses import (
+from trainmaster.api.training.failing.courses import (
     FailureCourse,
     build_note,
     explain_end,
