@@ -69,6 +69,9 @@ FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
 """Annotation on JobSets and their Pods, by the TrainJob controller, and on Pods of v1 jobs: the number of the first
 attempt since the last restart that a user asked for, if it is not 0. Attempts of a job are numbered across all its
 JobSets."""
+ON_STALL = "trainmaster.dev/on-stall"
+"""Annotation on TrainJobs, by people and `run --on-stall`: observe, restart or fail, what happens when its steps stand
+still (`api.training.stalls`). It overrides the setting stalls.policy."""
 CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
 """Annotations on JobSets with internal state of the controllers; templates cannot set them."""
 SUBMITTER = "trainmaster.dev/submitter"

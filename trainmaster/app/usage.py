@@ -1,4 +1,5 @@
-"""What the jobs of a home use: measured at the node for whoever asks, and all the time for their records.
+"""What the jobs of a home use: measured at the node for whoever asks, and all the time for their records and to find
+out whether they stand still.
 
 CPU and memory come from the shims of Pods, the load of GPUs from the driver. The program that asks the driver is
 started when the first Pod with a GPU is measured.
@@ -7,15 +8,16 @@ started when the first Pod with a GPU is measured.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trainmaster.api.devices import list_shares
+from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.apiserver.http.usage import Meter
 from trainmaster.client.view import View
 from trainmaster.history.curves.usage import RankUsage, Seat, UsagePoint
-from trainmaster.history.curves.usage_keeper import JobUsage, UsageKeeper, UsageStore
+from trainmaster.history.curves.usage_keeper import PERIOD_SECONDS, JobUsage, UsageKeeper, UsageStore
 from trainmaster.jobs.kinds import find_kind_and_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
@@ -25,6 +27,7 @@ from trainmaster.node.agent import NodeAgent
 from trainmaster.node.devices.loads import list_gpu_usage, list_loads
 from trainmaster.node.devices.nvml import NvmlGpu
 from trainmaster.node.devices.reader import GpuReader
+from trainmaster.node.host.signs import SignReader
 
 _FRESH_SECONDS = 1.0
 """How long one answer of the driver serves everybody."""
@@ -73,9 +76,19 @@ class PodMeter:
 class NodeUsage:
     """`store`: None if the archive is closed; then nothing is kept."""
 
-    def __init__(self, agent: NodeAgent, view: View, meter: Meter, store: UsageStore | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        agent: NodeAgent,
+        view: View,
+        meter: Meter,
+        signs: SignReader,
+        store: UsageStore | None,
+        clock: Clock,
+    ) -> None:
         self._agent = agent
         self._view = view
+        self._clock = clock
+        self._signs = signs
         self._pods = PodMeter(meter, clock)
         self._keeper = None if store is None else UsageKeeper(self._measure_jobs, store, clock)
 
@@ -87,10 +100,11 @@ class NodeUsage:
 
     async def run(self) -> None:
         """For ever."""
-        if self._keeper is None:
-            await asyncio.Event().wait()
-        else:
+        if self._keeper is not None:
             await self._keeper.run()
+        while True:
+            await self._measure_jobs()
+            await self._clock.sleep(PERIOD_SECONDS)
 
     async def close(self) -> None:
         if self._keeper is not None:
@@ -98,16 +112,19 @@ class NodeUsage:
         self._pods.close()
 
     async def _measure_jobs(self) -> Mapping[str, JobUsage]:
-        return await measure_jobs(self._agent.list_running(), self._view, self._pods)
+        placed = list(list_ranks(self._agent.list_running(), self._view))
+        measured = await self._pods.measure([pod for pod, _, _ in placed]) if placed else {}
+        await self._signs.look([(job, pod.uid) for pod, job, _ in placed], measured)
+        return sort_usage(placed, measured)
 
 
-async def measure_jobs(pods: Sequence[Pod], view: View, meter: PodMeter) -> dict[str, JobUsage]:
+def sort_usage(
+    placed: Iterable[tuple[Pod, Object, PodPlace]], measured: Mapping[str, PodMeasurement]
+) -> dict[str, JobUsage]:
     """By uid of the job, what the ranks of its newest attempt use."""
-    placed = list(_list_ranks(pods, view))
-    measured = await meter.measure([pod for pod, _, _ in placed]) if placed else {}
     found: dict[str, tuple[int, dict[Seat, RankUsage]]] = {}
-    for pod, uid, place in sorted(placed, key=lambda one: one[2].round):
-        use = measured.get(pod.uid)
+    for pod, job, place in sorted(placed, key=lambda one: one[2].round):
+        use, uid = measured.get(pod.uid), job["metadata"]["uid"]
         if use is None:
             continue
         if uid not in found or found[uid][0] < place.round:
@@ -116,8 +133,8 @@ async def measure_jobs(pods: Sequence[Pod], view: View, meter: PodMeter) -> dict
     return dict(found)
 
 
-def _list_ranks(pods: Sequence[Pod], view: View) -> Iterator[tuple[Pod, str, PodPlace]]:
-    """Each with the uid of its job. Without Pods of an earlier job of the same name, which are still ending."""
+def list_ranks(pods: Sequence[Pod], view: View) -> Iterator[tuple[Pod, Object, PodPlace]]:
+    """Each with its job. Without Pods of an earlier job of the same name, which are still ending."""
     for pod in pods:
         placed = find_kind_and_place(pod.raw)
         if placed is None:
@@ -127,7 +144,7 @@ def _list_ranks(pods: Sequence[Pod], view: View) -> Iterator[tuple[Pod, str, Pod
         owner = view.find(JOB_SETS if model.has_jobset else model.gvr, pod.namespace, name)
         job = view.find(model.gvr, pod.namespace, name)
         if job is not None and owner is not None and owner["metadata"]["uid"] == place.jobset:
-            yield pod, job["metadata"]["uid"], place
+            yield pod, job, place
 
 
 def build_rank_usage(use: PodMeasurement) -> RankUsage:

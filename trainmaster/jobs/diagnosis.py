@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from trainmaster.api.labels import RESTART
+from trainmaster.api.labels import ON_STALL, RESTART
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import list_inside
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, ENFORCED_ANNOTATION, TTL_ANNOTATION, TTL_FIELD
@@ -30,7 +30,7 @@ from trainmaster.kit.clock import format_time, parse_time
 
 NOTE, PROBLEM = "note", "problem"
 _BUSY = ("Running", "Pending")
-_EXAMPLES = {RESTART: "1", ENFORCED_ANNOTATION: "true"}
+_EXAMPLES = {RESTART: "1", ON_STALL: "observe", ENFORCED_ANNOTATION: "true"}
 """Valid values of annotations that are no times."""
 _LATE = 30.0
 """Seconds after which something that should have happened is considered overdue."""

@@ -19,7 +19,7 @@ from trainmaster.api.labels import (
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.apiserver.http.usage import ResourceUsage
-from trainmaster.app.usage import PodMeter, build_rank_usage, measure_jobs
+from trainmaster.app.usage import PodMeter, build_rank_usage, list_ranks, sort_usage
 from trainmaster.history.curves.usage import RankUsage
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.usage import GpuUsage, PodMeasurement
@@ -62,7 +62,8 @@ def make_pod(uid: str, index: int = 0, attempt: int = 0, jobset: str = "jobset",
 
 
 def measure(*pods: Pod) -> Any:
-    return asyncio.run(measure_jobs(pods, Shelf(), PodMeter(Scale(), SystemClock())))  # type: ignore[arg-type]
+    placed = list(list_ranks(pods, Shelf()))  # type: ignore[arg-type]
+    return sort_usage(placed, asyncio.run(PodMeter(Scale(), SystemClock()).measure([pod for pod, _, _ in placed])))
 
 
 def test_each_job_has_the_use_of_its_ranks() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.labels import RESTART
+from trainmaster.api.labels import ON_STALL, RESTART
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
 from trainmaster.api.lifecycle.term_names import (
     DEADLINE_ANNOTATION,
@@ -23,6 +23,7 @@ from trainmaster.api.lifecycle.term_names import (
     TTL_FIELD,
 )
 from trainmaster.api.training.restarts import parse_attempt
+from trainmaster.api.training.stalls import parse_policy
 
 RUNTIME, INSTALLATION = "runtime", "installation"
 
@@ -77,6 +78,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
         (DEADLINE_ANNOTATION, _parse_deadline),
         (ENFORCED_ANNOTATION, parse_flag),
         (RESTART, parse_attempt),
+        (ON_STALL, parse_policy),
     ):
         if key in annotations:
             try:
