@@ -146,6 +146,11 @@ CONDITIONS: Mapping[tuple[str, str, str], Words] = {
         "the job failed again after the last restart that `maxRestarts` allows",
         "the message ends with the rank that failed first; raise `maxRestarts` if the cause was external",
     ),
+    ("Failed", "True", "Stalled"): Words(
+        "the steps of the job stood still, and its policy `trainmaster.dev/on-stall` is to fail, or to restart and all "
+        "restarts were used; its Pods were stopped",
+        "read what its ranks printed last; [stalls](stalls.md) shows how long steps may take",
+    ),
     ("Suspended", "True", "Suspended"): Words("`spec.suspend` is set; no Pods of the job run", "set it to false"),
     ("Suspended", "False", "Resumed"): Words("the job was suspended and has been resumed", "nothing"),
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
+from trainmaster.api.training.pace import CountSinceStop
 from trainmaster.apiserver.admission.escalation import NoEscalation
 from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.apiserver.admission.submitters import Submitters
@@ -81,6 +82,7 @@ class PodConnections:
     streams: PodStreams | None = None
     meter: Meter | None = None
     usage: UsageAccess | None = None
+    count_since_stop: CountSinceStop | None = None
 
 
 NO_PODS = PodConnections()
@@ -137,6 +139,7 @@ class ControlPlane:
             logs=pods.logs,
             streams=pods.streams,
             meter=pods.meter,
+            count_since_stop=pods.count_since_stop,
         )
         return ApiServer(
             handlers,

@@ -61,7 +61,8 @@ SWITCH_SECONDS = 0.0005
 
 def build_pod_access(node: RunningNode) -> PodConnections:
     agent = node.agent
-    return PodConnections(agent.logs, ShimStreams(agent.supervisor, PodStreamError), node.meter, node.usage)
+    streams = ShimStreams(agent.supervisor, PodStreamError)
+    return PodConnections(agent.logs, streams, node.meter, node.usage, node.signs.count_since_stop)
 
 
 async def report_warm(agent: NodeAgent, _: ControlMessage) -> ControlMessage:

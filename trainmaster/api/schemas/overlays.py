@@ -6,7 +6,8 @@ Applied once to the parsed data of a file, before any node is built from it:
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
   `status.failure` and `status.retention`, as have the v1 jobs, which also count their restarts;
-  TrainJob also has `status.pace` of its steps;
+  TrainJob also has `status.pace` of its steps, and says that they stand still (`status.stalled`) and how often it was
+  restarted because of that (`status.stalls`);
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -35,7 +36,8 @@ _OVERRIDABLE = (
 
 _STRING: Raw = {"type": "string"}
 _STRING_MAP: Raw = {"type": "object", "extra": _STRING}
-_TTL: Raw = {"type": "integer", "format": "int32", "min": 0}
+_NATURAL: Raw = {"type": "integer", "format": "int32", "min": 0}
+_TTL = _NATURAL
 _DEADLINE: Raw = {"type": "integer", "format": "int64", "min": 1}
 _TIME: Raw = {"type": "string", "format": "date-time"}
 _COUNT: Raw = {"type": "integer", "format": "int32", "min": 1}
@@ -90,10 +92,19 @@ _POSITION: Raw = {"type": "string", "maxLen": 64}
 _PACE: Raw = {
     "type": "object",
     "props": {
-        **dict.fromkeys(("position", "furthest"), _POSITION),
+        **dict.fromkeys(("position", "furthest", "phase"), _POSITION),
         "advancedAt": _TIME,
-        **dict.fromkeys(("longestSeconds", "startSeconds"), {**_NUMBER, "min": 0}),
+        **dict.fromkeys(("longestSeconds", "startSeconds", "phaseSeconds"), _NATURAL),
     },
+}
+_STALLED: Raw = {
+    "type": "object",
+    "props": {"since": _TIME, "position": _POSITION, "message": _TEXT},
+    "required": ["since", "message"],
+}
+_STALLS: Raw = {
+    "type": "object",
+    "props": {**dict.fromkeys(("restarts", "attempt"), _NATURAL), "furthest": _POSITION},
 }
 
 
@@ -119,7 +130,8 @@ def _trainjob(data: Raw) -> None:
     _own(data, fields, "trainer")["props"]["numProcPerNode"] = _NUM_PROC
     status = _own(data, job["props"], "status")
     # A column of kubectl cannot add the sign to the reported number.
-    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}, "pace": _PACE}
+    own = {"progress": {"type": "string", "maxLen": 8}, "pace": _PACE, "stalled": _STALLED, "stalls": _STALLS}
+    status["props"] |= {**_STATUS, **own}
 
 
 def _v1_jobs(data: Raw) -> None:

@@ -34,7 +34,7 @@ from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers.failures import describe as describe_failure
 from trainmaster.controllers.frameworks.contract import Companion, FrameworkContext
-from trainmaster.controllers.trainjob import announced, attempts, deadline, pod_reasons, suspension, verdict
+from trainmaster.controllers.trainjob import announced, attempts, deadline, pod_reasons, stalls, suspension, verdict
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
@@ -102,6 +102,7 @@ def reconcile(
     began = attempts.find_beginning(view, trainjob, own)
     set_status(draft, trainjob, own, waiting, now.wall, below=below, failure=failure, began=began)
     _note_news(draft, trainjob, waiting, failure)
+    stalls.follow(draft, context.stalls, view, trainjob, own, now)
     draft.wake_after(left)
     return draft.build_plan()
 
@@ -204,7 +205,9 @@ def _keep(
 def _restart(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet) -> Waiting:
     """Deletes the JobSet. A new one is created once it is gone; both have the same name, so there are never two gangs.
     The delete is versioned: if the JobSet has finished or changed in the meantime, the next pass decides again."""
-    text = f"a restart was asked for: attempt {trainjob.wanted_attempt} begins when the last one is gone"
+    attempt = trainjob.wanted_attempt
+    why = "the job stood still" if restarts.read_count(trainjob.raw).attempt == attempt else "a restart was asked for"
+    text = f"{why}: attempt {attempt} begins when the last one is gone"
     if not jobset.is_deleting:
         draft.write(build_delete(JOB_SETS, jobset, versioned=True, propagation="Foreground"))
     return Waiting(RESTARTING, text)
@@ -217,10 +220,14 @@ def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
 
 
 def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: Now) -> None:
-    """Only updates the counts. After an exceeded deadline also deletes the JobSet, in every pass until it is gone."""
-    if jobset is not None and deadline.is_exceeded(trainjob) and not jobset.is_deleting:
+    """Only updates the counts. If we have ended the job, also deletes the JobSet, in every pass until it is gone."""
+    if jobset is not None and _is_ended_by_us(trainjob) and not jobset.is_deleting:
         draft.write(build_delete(JOB_SETS, jobset, propagation="Foreground"))
     follow_jobset(draft, trainjob, jobset, now.wall)
+
+
+def _is_ended_by_us(trainjob: TrainJob) -> bool:
+    return deadline.is_exceeded(trainjob) or stalls.has_failed(trainjob)
 
 
 def _explain_refusal(draft: ObjectDraft, view: View, trainjob: TrainJob, refusal: WriteRefusal) -> Waiting:
@@ -275,7 +282,7 @@ def _is_over(view: View, trainjob: TrainJob) -> bool:
     jobset = _find_jobset(view, trainjob)
     if jobset is not None and not jobset.is_owned_by(trainjob.uid):
         jobset = None
-    return is_status_current(trainjob, jobset) and (jobset is None or not deadline.is_exceeded(trainjob))
+    return is_status_current(trainjob, jobset) and (jobset is None or not _is_ended_by_us(trainjob))
 
 
 _map_to_trainjob = map_to_owner("TrainJob")

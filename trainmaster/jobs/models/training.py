@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
-DEADLINE_EXCEEDED = "DeadlineExceeded"
+DEADLINE_EXCEEDED, STALLED = "DeadlineExceeded", "Stalled"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
 _JOB = r'^job "[^"]*": (?=waiting for |the job |Pod )'
 
@@ -157,6 +157,12 @@ class TrainingJob(ObjectModel):
         return str(self.waiting.get("reason") or "")
 
     @property
+    def stalled(self) -> Fields:
+        """`status.stalled`: since when its steps stand still; empty if they do not, or nothing is known about it."""
+        stalled: Fields = self.status.get("stalled") or NOTHING
+        return stalled
+
+    @property
     def report(self) -> Fields:
         """`status.trainerStatus`: the progress that the program reported."""
         report: Fields = self.status.get("trainerStatus") or NOTHING
@@ -217,6 +223,8 @@ class TrainingJob(ObjectModel):
             return TrainingState(SUSPENDED)
         if self.waiting:
             return TrainingState(WAITING, self.waiting_reason, self.waiting.get("message", ""))
+        if self.stalled:
+            return TrainingState(RUNNING, STALLED, read_text(self.stalled, "message"))
         if self.is_ready:
             return TrainingState(RUNNING)
         # On a cluster a Job does not count ready Pods until all are ready, so active is the best information available.
@@ -227,8 +235,8 @@ class TrainingJob(ObjectModel):
         if condition is None:
             return None
         word, reason = self.ends[condition["type"]], self._read_end_reason(condition)
-        # A deadline is the reason even if a rank failed before.
-        failure = self.failure if word == FAILED and reason != DEADLINE_EXCEEDED else None
+        # A deadline or a stall is the reason even if a rank failed before.
+        failure = self.failure if word == FAILED and reason not in (DEADLINE_EXCEEDED, STALLED) else None
         return TrainingState(word, reason, condition.get("message", ""), failure)
 
     def _read_end_reason(self, condition: Fields) -> str:
