@@ -23,6 +23,7 @@ ROWS_VARIABLE = "BENCH_ROWS"
 class Row:
     what: str
     promise: str
+    """"": nothing is promised."""
     seen: str
     anchor: str
     is_kept: bool
@@ -55,13 +56,22 @@ class Report:
         assert limit is not None
         is_kept = seen <= limit if at_most is not None else seen >= limit
         row = Row(what, f"{word} {limit:,g}{unit}", f"{_format(seen)}{unit}", anchor, is_kept)
-        self.rows.append(row)
         beside = f"; {anchor}" if anchor else ""
         print(f"{'ok    ' if is_kept else 'MISSED'} {what}: {row.seen} (promised {row.promise}{beside})", flush=True)
+        self._add(row)
+        return is_kept
+
+    def note(self, what: str, seen: float, *, unit: str = "", anchor: str = "") -> None:
+        """Reports a figure that nothing is promised of."""
+        row = Row(what, "", f"{_format(seen)}{unit}", anchor, True)
+        print(f"       {what}: {row.seen}{f' ({anchor})' if anchor else ''}", flush=True)
+        self._add(row)
+
+    def _add(self, row: Row) -> None:
+        self.rows.append(row)
         if (path := os.environ.get(ROWS_VARIABLE)) is not None:
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(row)) + "\n")
-        return is_kept
 
 
 def _format(value: float) -> str:

@@ -7,7 +7,6 @@ accessibility, comes from npm. Used by tools/toolbox.py (makes) and tests/browse
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.cache import Cache, content_hash
-from tools.debian import unpack_packages
+from tools.debian import find_library_path, unpack_packages
 
 CHROMIUM = "chromium"
 PACKAGES = ("chromium", "fonts-dejavu-core", "fonts-noto-cjk")
@@ -52,8 +51,7 @@ def ensure_browser(cache: Cache, say: Callable[[str], None]) -> Browser:
 
 
 def _read_folder(folder: Path) -> Browser:
-    libraries = sorted({str(path.parent) for path in (folder / "usr" / "lib").glob("*-linux-*/**/*.so*")})
-    environ = {"LD_LIBRARY_PATH": os.pathsep.join(libraries), "XDG_DATA_HOME": str(folder / "usr" / "share")}
+    environ = {"LD_LIBRARY_PATH": find_library_path(folder), "XDG_DATA_HOME": str(folder / "usr" / "share")}
     # The package's own `chromium` is a script that expects to be installed.
     return Browser(folder / "usr" / "lib" / "chromium" / "chromium", environ)
 

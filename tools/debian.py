@@ -7,6 +7,7 @@ too. Standard library only.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -46,6 +47,11 @@ def unpack_packages(
         if listed:
             _list_package(package, folder)
     shutil.rmtree(work)
+
+
+def find_library_path(folder: Path) -> str:
+    """For LD_LIBRARY_PATH: where the unpacked packages have their libraries."""
+    return os.pathsep.join(sorted({str(path.parent) for path in (folder / "usr" / "lib").glob("*-linux-*/**/*.so*")}))
 
 
 def _list_package(package: Path, folder: Path) -> None:

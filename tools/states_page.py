@@ -19,6 +19,7 @@ from trainmaster.api.state_texts import CONDITIONS, POD_TROUBLES, WAITING
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ROOT / "trainmaster" / "controllers"
+TRAINING = ROOT / "trainmaster" / "api" / "training"
 PAGE = ROOT / "docs" / "states.md"
 
 SAYERS = {
@@ -88,7 +89,7 @@ def _read_condition(folder: str, name: str, texts: Sequence[str]) -> Iterator[tu
 def _list_constants() -> dict[str, str]:
     """NAME = "text" at the top of modules; a name with two meanings has none."""
     found: dict[str, str] = {}
-    for path in CODE.rglob("*.py"):
+    for path in (*CODE.rglob("*.py"), *TRAINING.glob("courses.py")):
         for node in ast.parse(path.read_text()).body:
             if (
                 isinstance(node, ast.Assign)

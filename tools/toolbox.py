@@ -5,7 +5,8 @@ newest kubectl, kubelet, containerd, kube-proxy and CoreDNS, the JobSet, Trainer
 training-operator, the coscheduling scheduler, kwok, Helm and a client with their types (built from the versions pinned
 in tests/kube/go); further kubectl versions (those that lie beside the installed one, and Debian's package, unpacked and
 not installed); Debian's promtool and what real Pods are made of (`tools/pod_root.py`); the training frameworks
-(`tools/frameworks.py`); Chromium for the dashboard (`tools/browser.py`); the setuptools that builds releases.
+(`tools/frameworks.py`); Chromium for the dashboard (`tools/browser.py`), and nginx in front of it (`tools/nginx.py`);
+the setuptools that builds releases.
 Everything is kept in the cache (`tools/cache.py`). Used by tools/testrun.py (makes), tests/kube and tests/support (find
 only: a test never builds). Standard library only.
 
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from tools import browser, frameworks, pod_root  # noqa: E402  (run as a script, the root is not on the path)
+from tools import browser, frameworks, nginx, pod_root  # noqa: E402  (run as a script, the root is not on the path)
 from tools.cache import Cache, cache_root, content_hash  # noqa: E402
 from tools.debian import NotAvailable, unpack_packages  # noqa: E402
 
@@ -185,6 +186,9 @@ class Toolbox:
     def find_browser(self) -> browser.Browser | None:
         return browser.find_browser(self.cache)
 
+    def find_nginx(self) -> nginx.Nginx | None:
+        return nginx.find_nginx(self.cache)
+
     def find_axe(self) -> Path | None:
         return browser.find_axe(self.cache)
 
@@ -215,6 +219,7 @@ class Toolbox:
             "promtool": self.ensure_promtool,
             "setuptools": self.ensure_build_backend,
             browser.CHROMIUM: self.ensure_browser,
+            nginx.NGINX: self.ensure_nginx,
             "axe-core": self.ensure_axe,
             pod_root.NODE_ROOT: lambda: self.ensure_root(pod_root.NODE_ROOT),
             pod_root.IMAGE_ROOT: lambda: self.ensure_root(pod_root.IMAGE_ROOT),
@@ -288,6 +293,12 @@ class Toolbox:
     def ensure_browser(self) -> Path:
         try:
             return browser.ensure_browser(self.cache, self.say).program
+        except NotAvailable as error:
+            raise Unavailable(str(error)) from None
+
+    def ensure_nginx(self) -> Path:
+        try:
+            return nginx.ensure_nginx(self.cache, self.say).program
         except NotAvailable as error:
             raise Unavailable(str(error)) from None
 

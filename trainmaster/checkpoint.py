@@ -127,6 +127,11 @@ def choose_newest(folder: Path, names: Iterable[str]) -> Path | None:
     return None if newest is None else folder / newest[1]
 
 
+def read_commit_time(path: Path) -> float:
+    """When the complete checkpoint was committed, in seconds since the epoch. Raises OSError if it is not complete."""
+    return _get_marker(path).stat().st_mtime
+
+
 def _get_marker(path: Path) -> Path:
     return path / MARKER if path.is_dir() else path.with_name(path.name + MARKER)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,55 @@ def test_a_handshake_that_never_comes_disturbs_nobody(hostile: Hostile) -> None:
     finally:
         for sock in silent:
             sock.close()
+
+
+CONNECTIONS = "/trainmaster/connections"
+CARRY = ("Connection: Upgrade", "Upgrade: trainmaster-connections")
+
+
+def open_carrier(hostile: Hostile) -> ssl.SSLSocket:
+    sock = hostile.connect()
+    sock.sendall(hostile.head("GET", CONNECTIONS, *CARRY))
+    answer = sock.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 101 ") and answer.endswith(b"\r\n\r\n")
+    return sock
+
+
+def test_only_known_callers_have_a_connection_that_carries_others(hostile: Hostile) -> None:
+    hostile.send(hostile.head("GET", CONNECTIONS, *CARRY, token="wrong")).check_refused(401)
+    hostile.request("GET", CONNECTIONS).check_refused(400)
+    hostile.send(hostile.head("GET", CONNECTIONS, "Connection: Upgrade", "Upgrade: other")).check_refused(400)
+    hostile.request("POST", CONNECTIONS, b"{}").check_refused(405)
+
+
+def test_carried_connections_do_not_carry_others_and_know_nobody_by_themselves(hostile: Hostile) -> None:
+    with open_carrier(hostile) as sock:
+        for number, (head, code) in enumerate(
+            [
+                (hostile.head("GET", CONNECTIONS, *CARRY), b"400"),
+                (hostile.head("GET", PODS, token="wrong"), b"401"),
+                (hostile.head("GET", PODS), b"200"),
+            ],
+            start=1,
+        ):
+            sock.sendall(struct.pack(">BII", 1, number, 0) + struct.pack(">BII", 2, number, len(head)) + head)
+            kind, answered, size = struct.unpack(">BII", sock.recv(9))
+            assert (kind, answered) == (2, number)
+            answer = b""
+            while len(answer) < size:
+                answer += sock.recv(size - len(answer))
+            assert answer.startswith(b"HTTP/1.1 " + code)
+            if code == b"400":
+                assert struct.unpack(">BII", sock.recv(9)) == (4, number, 0)
+
+
+@pytest.mark.parametrize("frames", [b"GET / HTTP/1.1\r\n", b"\xff" * 9, struct.pack(">BII", 2, 1, 1 << 30)])
+def test_frames_that_break_the_protocol_end_the_connection(hostile: Hostile, frames: bytes) -> None:
+    with open_carrier(hostile) as sock:
+        sock.sendall(frames)
+        with suppress(ConnectionResetError):
+            assert sock.recv(4096) == b""
+    assert hostile.request("GET", "/livez").status == 200
 
 
 def test_plain_http_on_the_tls_port_gets_no_answer_and_no_harm(hostile: Hostile) -> None:

@@ -6,28 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.browser import jobs
-from tests.browser.desk import Desk, People, launch, open_desk
+from tests.browser.desk import Desk, People, open_desk, running_browser
 from tests.support.server import start_server
-from tools.browser import CHROMIUM
 from tools.toolbox import Toolbox
 
 
-# Of this package only: as long as it is there, this thread has a running event loop.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    toolbox = Toolbox()
-    found = toolbox.find_browser()
-    if found is None:
-        pytest.skip(toolbox.why_missing(CHROMIUM))
-    # Other lanes of tests run beside this one.
-    expect.set_options(timeout=30_000)
-    with sync_playwright() as driver:
-        program = launch(driver, found)
+    with running_browser() as program:
         yield program
-        program.close()
 
 
 @pytest.fixture(scope="package")

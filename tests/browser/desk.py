@@ -5,20 +5,31 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, StorageState
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, StorageState, expect, sync_playwright
 
 from tests.support.clients import Raw, Visitor
 from tests.support.server import ServerProcess
+from tools.browser import CHROMIUM
 from tools.browser import Browser as InstalledBrowser
+from tools.toolbox import Toolbox
 
 PATIENCE = 120.0
 """Seconds: other lanes of tests run beside these."""
 PAUSE = 0.1
+
+
+HIDE = """(isHidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""Tells the page that its tab is hidden, or seen again; a browser without a screen hides none."""
 
 
 @dataclass
@@ -26,6 +37,8 @@ class Desk:
     server: ServerProcess
     tokens: dict[str, str] = field(default_factory=dict)
     """Of `owner` and tenants."""
+    front: str = ""
+    """The address of the page behind a proxy, if people use that."""
 
     @property
     def kube(self) -> Raw:
@@ -38,8 +51,8 @@ class Desk:
 
     @property
     def page_url(self) -> str:
-        """Of the door without TLS."""
-        return str(self.server.info["dashboard"]["url"])
+        """Of the proxy, or of the door without TLS."""
+        return self.front or str(self.server.info["dashboard"]["url"])
 
     def connect(self, who: str) -> Raw:
         return self._connect(self.server.rest_url, who)
@@ -94,6 +107,21 @@ def launch(driver: Playwright, found: InstalledBrowser) -> Browser:
     return driver.chromium.launch(executable_path=found.program, env=environ, chromium_sandbox=False)
 
 
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Skips the test without Chromium. As long as it is there, this thread has a running event loop."""
+    toolbox = Toolbox()
+    found = toolbox.find_browser()
+    if found is None:
+        pytest.skip(toolbox.why_missing(CHROMIUM))
+    # Other lanes of tests run beside this one.
+    expect.set_options(timeout=30_000)
+    with sync_playwright() as driver:
+        program = launch(driver, found)
+        yield program
+        program.close()
+
+
 def read_owner_token(home: Path) -> str:
     return (home / "pki" / "owner.token").read_text().strip()
 
@@ -126,12 +154,23 @@ class Watch:
             self.complaints.append(f"request to another origin: {url}")
 
 
+class Door(Protocol):
+    """Where people open the dashboard: a home, or a cluster (tests/seam)."""
+
+    @property
+    def page_url(self) -> str: ...
+
+    def make_link(self, who: str, *, read_only: bool = False) -> str:
+        """A one-time link, with the address of the page."""
+        ...
+
+
 @dataclass
 class People:
     """Opens pages, each person logged in once."""
 
     browser: Browser
-    desk: Desk
+    door: Door
     watches: list[Watch] = field(default_factory=list)
     contexts: list[BrowserContext] = field(default_factory=list)
     known: dict[tuple[str, bool], StorageState] = field(default_factory=dict)
@@ -141,17 +180,19 @@ class People:
     ) -> Page:
         """`options`: of the browser's context, such as `locale` and `color_scheme`."""
         page = self.open_stranger(width=width, storage_state=self._log_in(who, read_only), **options)
-        page.goto(self.desk.page_url + address)
+        page.goto(self.door.page_url + address)
         page.locator("header.top").wait_for()
         return page
 
     def open_stranger(self, *, width: int = 1440, base: str = "", **options: Any) -> Page:
         """A page of somebody who is not logged in; no address is opened yet."""
         wanted = {"locale": "en-US", "timezone_id": "Asia/Seoul", **options}
+        # The authority of the server's certificate is its own.
+        wanted.setdefault("ignore_https_errors", self.door.page_url.startswith("https:"))
         context = self.browser.new_context(viewport={"width": width, "height": 900}, **wanted)
         context.add_init_script(_REPORT_POLICY)
         self.contexts.append(context)
-        watch = Watch((base or self.desk.page_url).removesuffix("ui/"))
+        watch = Watch((base or self.door.page_url).removesuffix("ui/"))
         self.watches.append(watch)
         context.on("page", watch.attach)
         return context.new_page()
@@ -160,7 +201,7 @@ class People:
         key = who, read_only
         if key not in self.known:
             page = self.open_stranger()
-            page.goto(self.desk.make_link(who, read_only=read_only))
+            page.goto(self.door.make_link(who, read_only=read_only))
             page.locator("header.top").wait_for()
             self.known[key] = page.context.storage_state()
         return self.known[key]

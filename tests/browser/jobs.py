@@ -61,7 +61,15 @@ raise ValueError(markup + " \\x1b[2J \\u202e!")
 
 
 def submit(
-    kube: Raw, name: str, code: str, *, nodes: int = 1, cpu: str = "10m", gpus: int = 0, runtime: str = "plain"
+    kube: Raw,
+    name: str,
+    code: str,
+    *,
+    nodes: int = 1,
+    cpu: str = "10m",
+    gpus: int = 0,
+    runtime: str = "plain",
+    suspend: bool = False,
 ) -> JSON:
     trainer: JSON = {"numNodes": nodes, "command": ["python", "-u", "-c", code]}
     devices = {"nvidia.com/gpu": str(gpus)} if gpus else {}
@@ -70,14 +78,14 @@ def submit(
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
         "metadata": {"name": name, "labels": {"team": "nlp"}},
-        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer},
+        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer, "suspend": suspend},
     }
     made: JSON = kube.create(f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs", job)
     return made
 
 
 def submit_all(kube: Raw) -> None:
-    _make_runtime_without_restarts(kube)
+    make_runtime_without_restarts(kube)
     submit(kube, TALKER, _TALK, nodes=2)
     submit(kube, DOOMED, _FAIL, runtime="once")
     submit(kube, HOSTILE, _HOSTILE, runtime="once")
@@ -87,7 +95,7 @@ def submit_all(kube: Raw) -> None:
         submit(kube, f"{FINISHED}-{number:02}", f"print({number})")
 
 
-def _make_runtime_without_restarts(kube: Raw) -> None:
+def make_runtime_without_restarts(kube: Raw) -> None:
     plain = kube.get(f"{RUNTIMES}/plain")
     template = plain["spec"]["template"]
     template["spec"]["failurePolicy"]["maxRestarts"] = 0

@@ -50,9 +50,21 @@ def test_a_read_only_login_is_offered_nothing_that_changes(people: People, desk:
     expect(page.get_by_role("button", name="Delete")).to_have_count(0)
 
 
-def test_a_revoked_token_ends_the_page(people: People, desk: Desk) -> None:
+def test_a_revoked_token_ends_a_page_that_nobody_touches(people: People, desk: Desk) -> None:
     desk.add_tenant("bob")
     page = people.open("#/jobs", who="bob")
     expect(page.locator(".connection")).to_have_text("Live")
     desk.rest.create("/api/v1/tenants/bob/rotate", {})
     expect(page.get_by_role("heading", name="With a link")).to_be_visible()
+
+
+def test_a_revoked_token_ends_a_page_with_its_next_request(people: People, desk: Desk) -> None:
+    desk.add_tenant("carl")
+    page = people.open("#/settings", who="carl")
+    expect(page.get_by_role("heading", name="Settings")).to_be_visible()
+    expect(page.locator(".connection")).to_have_count(0)
+    desk.rest.create("/api/v1/tenants/carl/rotate", {})
+    page.get_by_role("link", name="Runtimes").click()
+    expect(page.get_by_role("heading", name="With a link")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("token")
+    assert page.evaluate("localStorage.getItem('trainmaster.login')") is None

@@ -162,6 +162,34 @@ def test_a_failure_shows_the_error_and_its_last_words(people: People, desk: Desk
     expect(page.get_by_role("log")).to_contain_text("RuntimeError: the gradients are not numbers")
 
 
+def test_the_failure_of_an_earlier_attempt_is_one_line_until_it_is_opened(people: People, desk: Desk) -> None:
+    page = open_talker(people, desk)
+    verdict = page.locator("details.verdict")
+    expect(verdict.locator("summary")).to_contain_text("Attempt 0 failed:")
+    expect(verdict.locator("pre")).to_be_hidden()
+    height = verdict.bounding_box()
+    assert height is not None and height["height"] < 50
+    verdict.locator("summary").click()
+    expect(verdict.locator("pre")).to_contain_text("lost connection to its peer")
+    expect(verdict).to_contain_text("Rank 1 · Attempt 0")
+    expect(page.get_by_role("region", name="Why")).not_to_contain_text("lost connection")
+
+
+def test_the_step_stands_beside_the_progress_and_nowhere_else(people: People, desk: Desk) -> None:
+    page = open_talker(people, desk)
+    expect(page.locator(".reported .bar")).to_contain_text(re.compile(r"step [\d,]+ of 1,000"))
+    expect(page.locator(".reported .metrics")).to_contain_text("accuracy")
+    expect(page.locator(".reported .metrics")).not_to_contain_text("current_step")
+
+
+def test_a_job_that_has_not_begun_has_printed_nothing(people: People, desk: Desk) -> None:
+    jobs.submit(desk.kube, "held", "print(1)", suspend=True)
+    desk.wait_for("held", lambda job: job["state"] == "Suspended")
+    page = people.open(desk.find_address("held"))
+    expect(page.get_by_text("Nothing has been printed.")).to_be_visible()
+    expect(page.get_by_role("region", name="Why")).to_contain_text("has been suspended for")
+
+
 def test_a_waiting_job_says_why(people: People, desk: Desk) -> None:
     page = people.open(desk.find_address(jobs.WAITING))
     why = page.get_by_role("region", name="Why")
@@ -192,5 +220,7 @@ def test_the_record_of_a_deleted_job_fills_the_same_page(people: People, desk: D
 def test_a_job_that_never_was_is_not_found(people: People) -> None:
     page = people.open("#/job/default/nobody/4b1b6ab4-5c1e-4d5e-9a53-0d5a6f1d8f0a")
     expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.locator("body")).not_to_contain_text("GET /api")
+    expect(page.locator(".toast")).to_have_count(0)
     page.get_by_role("link", name="Search the history for this name").click()
     expect(page.get_by_text("There are no records.")).to_be_visible()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.buffering import buffering_proxy
-from tests.browser.desk import Desk, People, open_desk
+from tests.browser.desk import HIDE, Desk, People, open_desk
 from tests.browser.jobs import submit
 from tests.support.server import launch_server
 
@@ -112,7 +112,7 @@ def test_ten_windows_are_all_current(people: People, desk: Desk) -> None:
 def test_a_hidden_tab_asks_for_nothing(people: People) -> None:
     page = people.open_stranger(storage_state=people.open("#/").context.storage_state())
     page.clock.install()
-    page.goto(f"{people.desk.page_url}#/jobs")
+    page.goto(f"{people.door.page_url}#/jobs")
     connection = page.locator(".connection")
     expect(connection).to_have_text("Live")
     page.evaluate(HIDE, True)
@@ -126,12 +126,6 @@ def test_a_hidden_tab_asks_for_nothing(people: People) -> None:
     assert asked == []
     page.evaluate(HIDE, False)
     expect(connection).to_have_text("Live")
-
-
-HIDE = """(isHidden) => {
-  Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
-  document.dispatchEvent(new Event("visibilitychange"));
-}"""
 
 
 def test_a_proxy_that_holds_the_stream_back_is_noticed(people: People, desk: Desk) -> None:

@@ -99,6 +99,29 @@ def test_what_is_typed_is_marked_at_its_line_and_survives_a_reload(people: Peopl
     expect(page.get_by_label("Runtime")).to_have_value("")
 
 
+def test_a_clone_does_not_replace_what_somebody_has_typed_without_asking(people: People, desk: Desk) -> None:
+    page = people.open("#/new")
+    page.get_by_role("button", name="YAML").click()
+    editor = page.get_by_role("textbox", name="Manifests as YAML")
+    editor.fill(JOB)
+    waiting = desk.find_address(jobs.WAITING)
+
+    def clone() -> None:
+        page.goto(desk.page_url + waiting)
+        page.get_by_role("main").get_by_role("link", name="Clone").click()
+
+    clone()
+    page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
+    expect(editor).to_have_value(JOB)
+    clone()
+    page.get_by_role("dialog").get_by_role("button", name="Replace").click()
+    expect(editor).to_have_value(re.compile(f"name: {jobs.WAITING}-2\n"))
+    # Nobody has changed the clone.
+    clone()
+    expect(editor).to_have_value(re.compile(f"name: {jobs.WAITING}-2\n"))
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_a_change_that_would_start_a_job_is_applied_after_confirmation(people: People, desk: Desk) -> None:
     jobs.submit(desk.kube, "too-large", "print('small enough')", cpu="8000")
     desk.wait_for("too-large", lambda job: bool(job["reason"]))

@@ -55,7 +55,7 @@ def test_explain_tells_the_place_and_the_smallest_change(busy: Person) -> None:
     assert "with 1 node instead of 2" in said
     (found,) = json.loads(busy.must("explain", "second", "-o", "json"))
     assert found["changes"][1]["patch"] == {"spec": {"trainer": {"numNodes": 1}}}
-    assert busy.must("explain", "first").startswith("default/first: Running\n  why:        runs since ")
+    assert busy.must("explain", "first").startswith("default/first: Running\n  why:        has been running for ")
     missing = busy.trainmaster("explain", "nobody")
     assert (missing.code, missing.out) == (7, "")
     assert "trainmaster history list" in missing.err

@@ -21,6 +21,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import EVENTS, NODES, PODS
 from trainmaster.api.status import Conflict, Invalid, NotFound
 from trainmaster.client.contract import Client, DeleteOptions, PatchType, WatchOptions
+from trainmaster.controllers.drain.reconciler import CONTROLLERS as DRAIN
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
 from trainmaster.controllers.jobset.reconciler import CONTROLLER as JOBSET
@@ -43,7 +44,7 @@ from trainmaster.testing.cluster import Cluster, running_cluster
 
 CHAIN = (TRAINJOB, *V1_JOBS, JOBSET, JOB, SCHEDULER)
 LIFECYCLE = (*RETENTION, HISTORY_LIMITS, DERIVED)
-CONTROLLERS = CHAIN + LIFECYCLE
+CONTROLLERS = CHAIN + LIFECYCLE + DRAIN
 NODE: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "local"}}
 
 Script = Callable[[Object, int], int]
@@ -204,7 +205,7 @@ async def running_plant(
         if cluster.view.find(NODES, "", NODE["metadata"]["name"]) is None:
             await client.create(NODES, NODE)
         manager = Manager(
-            (*controllers, *lifecycle),
+            (*controllers, *lifecycle, *DRAIN),
             view=cluster.view,
             feed=WatchFeed(client, clock),
             apply=apply_in_one(client),

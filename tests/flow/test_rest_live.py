@@ -404,6 +404,35 @@ def test_a_stream_that_is_cut_at_any_byte_goes_on_where_it_was_cut(tmp_path: Pat
     play(tmp_path, scene)
 
 
+def test_an_administrator_drains_the_machine_and_a_tenant_is_told_and_may_not(tmp_path: Path) -> None:
+    async def scene(plant: RestPlant, ann: str) -> None:
+        owner, url = plant.rest.owner, "/api/v1/nodes/local"
+        job = await create(plant, ann)
+        await plant.rest.clock.sleep(10)
+        assert (await plant.call("POST", f"{url}/drain", ann, {})).status == 403
+        assert (await plant.call("POST", "/api/v1/nodes/other/drain", owner, {})).status == 404
+        answer = await plant.call("POST", f"{url}/drain", owner, {"reason": "new kernel"})
+        assert answer.status == 202 and answer.json()["drain"]["reason"] == "new kernel"
+        await plant.rest.clock.sleep(10)
+        state = (await plant.call("GET", f"{url}/drain", owner)).json()
+        assert state["complete"] and [one["name"] for one in state["suspended"]] == [job]
+        node = (await plant.call("GET", url, owner)).json()
+        assert node["drain"] == state["drain"] and node["cordoned"]
+        late = await create(plant, ann)
+        await plant.rest.clock.sleep(10)
+        queue = (await plant.call("GET", "/api/v1/queue", ann)).json()["items"]
+        (waits,) = [one for one in queue if one["name"] == late]
+        assert "the machine is drained since" in waits["sentence"] and "(new kernel)" in waits["sentence"]
+        assert " by " not in waits["sentence"] and "undrain" not in waits["sentence"]
+        ended = (await plant.call("POST", f"{url}/undrain", owner)).json()
+        assert ended["drain"] is None and [one["name"] for one in ended["suspended"]] == [job]
+        await plant.rest.clock.sleep(10)
+        assert not (await plant.call("GET", f"{url}/drain", owner)).json()["suspended"]
+        assert {one["name"] for one in (await plant.call("GET", url, owner)).json()["jobs"]} == {job, late}
+
+    play(tmp_path, scene)
+
+
 def test_the_machine_and_the_queue(tmp_path: Path) -> None:
     async def scene(plant: RestPlant, ann: str) -> None:
         bob = await plant.rest.add_tenant("bob")

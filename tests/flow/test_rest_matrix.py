@@ -120,6 +120,9 @@ ROWS = {
     # Administrators'.
     "GET /api/v1/nodes": Row("/api/v1/nodes", own=(403,)),
     "GET /api/v1/nodes/{name}": Row("/api/v1/nodes/nothing", own=(403,)),
+    "GET /api/v1/nodes/{name}/drain": Row("/api/v1/nodes/local/drain", own=(403,)),
+    "POST /api/v1/nodes/{name}/drain": Row("/api/v1/nodes/local/drain", {}, own=(403,)),
+    "POST /api/v1/nodes/{name}/undrain": Row("/api/v1/nodes/local/undrain", {}, own=(403,)),
     "GET /api/v1/settings": Row("/api/v1/settings", own=(403,)),
     "GET /api/v1/doctor": Row("/api/v1/doctor", own=(403,)),
     "GET /api/v1/tenants": Row("/api/v1/tenants", own=(403,)),

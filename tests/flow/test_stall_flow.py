@@ -15,13 +15,13 @@ from tests.flow.stage import make_trainjob
 from tests.flow.test_job_flow import run_for_ever
 from trainmaster.api.conditions import find_condition, is_true, list_conditions
 from trainmaster.api.labels import FIRST_ATTEMPT, ON_STALL
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, PODS, TRAIN_JOBS
 from trainmaster.api.status import Invalid, NotFound
 from trainmaster.api.training import reports
 from trainmaster.api.training.pace import PaceMeter
-from trainmaster.api.training.stalls import StallRules
 from trainmaster.client.contract import PatchType
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAINJOB

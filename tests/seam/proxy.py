@@ -19,6 +19,7 @@ class Proxy:
         self._target = port
         self._open: set[asyncio.StreamWriter] = set()
         self.port = 0
+        self.accepted = 0
         self.cuts = 0
         self.refusing = False
         self.received = 0
@@ -31,6 +32,7 @@ class Proxy:
             def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 # Here, because a task that is cancelled before it begins never sees the connection.
                 self._open.add(writer)
+                self.accepted += 1
                 scope.spawn(self._serve(reader, writer), name="proxy.connection")
 
             server = await asyncio.start_server(accept, "127.0.0.1", 0)

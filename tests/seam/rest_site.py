@@ -42,6 +42,21 @@ class RestSite:
     revoked: str = ""
     """A token that a tenant had once."""
 
+    @property
+    def page_url(self) -> str:
+        """Of the dashboard."""
+        return f"{self.url}/ui/"
+
+    def get_token(self, who: str) -> str:
+        """Of a tenant, or of the `owner` of the cluster."""
+        return self.cluster.token if who == "owner" else self.tokens[who]
+
+    def make_link(self, who: str, *, read_only: bool = False) -> str:
+        """As `trainmaster dashboard` does."""
+        code, made = self.call("POST", "/api/v1/login-links", {"read_only": read_only}, token=self.get_token(who))
+        assert code == 201, made
+        return f"{self.page_url}#/login?link={made['link']}"
+
     def call(self, method: str, path: str, body: Any = None, *, token: str = "", **headers: str) -> tuple[int, Any]:
         return self._call(self.url, self.ca, method, path, body, token, **headers)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.planted import Planted
+from tests.simulation.planted_drain import FORGETS, RESUMES_ALL
 from tests.simulation.planted_retention import DELETES_BY_NAME, GIVES_UP, LOOKS_LATE
 from tests.simulation.runner import Result, run_seed
-from tests.simulation.scenarios import CONFLICT, REPLACED, SET_LATE, Scenario
+from tests.simulation.scenarios import CONFLICT, DRAINED, REPLACED, SET_LATE, STAYS_DRAINED, Scenario
 
 pytestmark = pytest.mark.sim
 
@@ -54,3 +55,16 @@ def test_a_ttl_that_is_set_late_counts_from_the_end_whatever_the_clock_has_done_
 def test_a_controller_that_looks_at_the_clock_late_deletes_early() -> None:
     for result in play(SET_LATE, LOOKS_LATE):
         assert result.violations and "before its time" in result.violations[0].message, result.seed
+
+
+@pytest.mark.parametrize("scenario", [DRAINED, STAYS_DRAINED], ids=lambda scenario: scenario.name)
+def test_a_drain_outlasts_crashes_and_resumes_what_it_has_suspended(scenario: Scenario) -> None:
+    told = play(scenario)
+    assert [result.violations for result in told] == [()] * len(told)
+    assert sum(count(result, "drain-trainjobs", "trainjobs") for result in told) > len(told)
+
+
+@pytest.mark.parametrize(("bug", "words"), [(RESUMES_ALL, "a person has suspended"), (FORGETS, "loses its place")])
+def test_a_drain_that_resumes_too_much_or_forgets_places_is_found(bug: Planted, words: str) -> None:
+    found = [result.violations[0] for result in play(DRAINED, bug) if result.violations]
+    assert found and all(one.invariant == "I20" and words in one.message for one in found), found

@@ -18,6 +18,7 @@ from tests.simulation import reporting, retaining, sharing, v1_resting  # noqa: 
 from tests.simulation.base import Base, build_base
 from tests.simulation.checking import Checker
 from tests.simulation.disk import Disk
+from tests.simulation.draining import DRAINING
 from tests.simulation.faults import EMBEDDED, OPERATOR, FaultProfile
 from tests.simulation.interrupting import StepInterrupter
 from tests.simulation.ledger import SimLedger
@@ -33,7 +34,7 @@ from tests.simulation.v1_plans import FRAMEWORKS as V1_FRAMEWORKS
 from tests.simulation.v1_plans import add_v1_deeds, has_v1_jobs
 from tests.simulation.v1_users import V1Users
 from tests.simulation.world import Supervisor, World
-from trainmaster.api.training.stalls import POLICIES, StallRules
+from trainmaster.api.lifecycle.stalls import POLICIES, StallRules
 from trainmaster.app.workloads import CHAIN
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.lifecycle import limits, retention
@@ -114,8 +115,11 @@ def _quiet_process() -> Iterator[None]:
             gc.enable()
 
 
-def _build_controllers(seed: int, lifecycle: LifecycleContext) -> tuple[Sequence[Controller], frozenset[str]]:
-    """All controllers, and the names of those that also run on other clusters."""
+def _build_controllers(
+    seed: int, lifecycle: LifecycleContext, *, drains: bool
+) -> tuple[Sequence[Controller], frozenset[str]]:
+    """All controllers, and the names of those that also run on other clusters. `drains`: with those of a drain, which
+    would only look in other runs."""
     here = [model for model in MODELS if has_v1_jobs(seed) and model.framework in V1_FRAMEWORKS]
     absent = {model.framework.singular for model in MODELS if model not in here}
     chain = [item for item in CHAIN if item.name not in absent]
@@ -131,7 +135,7 @@ def _build_controllers(seed: int, lifecycle: LifecycleContext) -> tuple[Sequence
         limits.build_controller(lifecycle),
     ]
     names = ["trainjob", *(model.framework.singular for model in here), *(item.name for item in lasting)]
-    return (*chain, *lasting), frozenset(names)
+    return (*chain, *lasting, *(DRAINING if drains else ())), frozenset(names)
 
 
 class _Run:
@@ -146,7 +150,8 @@ class _Run:
         every = [model.gvr for model in TRAINING_KINDS.values()]
         lifecycle = LifecycleContext(world.ledger, unpublished=() if world.wishes.publish else every)
         controllers: Sequence[Controller]
-        controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle)
+        drains = any(deed.what == "drain" for deed in deeds or ())
+        controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle, drains=drains)
         controllers = planted.wrap(controllers) if planted is not None else controllers
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime

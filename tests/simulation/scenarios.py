@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tests.simulation.faults import OPERATOR, FaultProfile
+from tests.simulation.faults import EMBEDDED, OPERATOR, FaultProfile
 from tests.simulation.users import NAMESPACE, UserAction
 from trainmaster.api.meta import Object
 
@@ -40,12 +40,12 @@ class Scenario:
     """Seeds whose processes end in time."""
 
 
-def _build_job(seconds: int | None) -> Object:
+def _build_job(seconds: int | None, name: str = "job-0") -> Object:
     kept = {} if seconds is None else {"ttlSecondsAfterFinished": seconds}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {"name": "job-0", "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "runtimeRef": {"name": "sim-plain"},
             "trainer": {"numNodes": 1, "image": "i", "command": ["x"]},
@@ -86,3 +86,27 @@ SET_LATE = Scenario(
     (16, 18, 26, 28),
 )
 """The end was seen before the clock was set, so the step must not count."""
+
+_CRASHING = replace(_LAGGING, mode=EMBEDDED, delay=0.05, crash=0.7, crashes=6, server_crashes=2, slow_commit=0.05)
+_JOBS = tuple(f"job-{number}" for number in range(3))
+DRAINED = Scenario(
+    "the machine is drained again and again while the server crashes",
+    _CRASHING,
+    (
+        *(UserAction(0.5 + n, "submit", name, _build_job(None, name)) for n, name in enumerate(_JOBS[:2])),
+        UserAction(3.0, "drain", ""),
+        UserAction(5.0, "submit", "job-2", _build_job(None, "job-2")),
+        UserAction(8.0, "undrain", ""),
+        UserAction(10.0, "drain", ""),
+        UserAction(10.5, "undrain", ""),
+        UserAction(12.0, "suspend", "job-1"),
+        UserAction(14.0, "drain", ""),
+        UserAction(15.5, "resume", "job-0"),
+        UserAction(20.0, "undrain", ""),
+        UserAction(26.0, "drain", ""),
+        UserAction(30.0, "uncordon", ""),
+    ),
+    tuple(range(1, 41, 2)),
+)
+"""What a drain has suspended is resumed after it, whatever dies in between."""
+STAYS_DRAINED = replace(DRAINED, name="the machine stays drained", deeds=DRAINED.deeds[:-1])

@@ -353,7 +353,7 @@ def check_pause_before_replacement(step: Step) -> str | None:
     return f"{show(step)} replaces a failed Pod {wrong}" if wrong else None
 
 
-@invariant("I20")
+@invariant("I21")
 def check_stall(step: Step) -> str | None:
     """Only a job that runs stalls, and it is restarted because of that no more often than its runtime allows."""
     if step.actor != "trainjob" or step.bucket != TRAIN_JOBS or step.before is None or step.after is None:

@@ -27,11 +27,21 @@ from tests.simulation.world import World
 from trainmaster.api.labels import RESTART
 from trainmaster.api.lifecycle import policy
 from trainmaster.api.meta import GVR, Object
-from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, CONFIG_MAPS, JOB_SETS, JOBS, PODS, SERVICES, TRAIN_JOBS
+from trainmaster.api.resources import (
+    CLUSTER_TRAINING_RUNTIMES,
+    CONFIG_MAPS,
+    JOB_SETS,
+    JOBS,
+    NODES,
+    PODS,
+    SERVICES,
+    TRAIN_JOBS,
+)
 from trainmaster.api.status import StatusError
 from trainmaster.api.training import restarts
 from trainmaster.api.v1jobs.frameworks import V1Framework
 from trainmaster.client.contract import DeleteOptions, PatchType
+from trainmaster.jobs.draining import NODE, end_drain, start_drain
 
 T = TypeVar("T")
 
@@ -192,6 +202,8 @@ class Users:
                 await self._storm(name)
             case "restart":
                 await self._restart(name)
+            case "drain" | "undrain" | "uncordon":
+                await self._maintain(deed.what)
             case str(what) if what in RETAINING:
                 await self._retain(deed)
             case _:
@@ -280,6 +292,16 @@ class Users:
         if job is not None:
             meta = {"annotations": {RESTART: str(restarts.decide_next(job, jobset))}, "uid": job["metadata"]["uid"]}
             await self._patch(TRAIN_JOBS, name, {"metadata": meta})
+
+    async def _maintain(self, what: str) -> None:
+        match what:
+            case "drain":
+                await self._try(lambda: start_drain(self._client, self._world.clock.now(), "ann"), tries=20)
+            case "undrain":
+                await self._try(lambda: end_drain(self._client), tries=20)
+            case _:
+                patch = {"spec": {"unschedulable": None}}
+                await self._try(lambda: self._client.patch(NODES, NODE, PatchType.MERGE, patch), tries=20)
 
     async def _storm(self, name: str) -> None:
         """A faulty foreign controller: it changes all objects of a job repeatedly."""

@@ -71,8 +71,17 @@ attempt since the last restart that a user asked for, if it is not 0. Attempts o
 JobSets."""
 ON_STALL = "trainmaster.dev/on-stall"
 """Annotation on TrainJobs, by people and `run --on-stall`: observe, restart or fail, what happens when its steps stand
-still (`api.training.stalls`). It overrides the setting stalls.policy."""
-CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT})
+still (`api.lifecycle.stalls`). It overrides the setting stalls.policy."""
+SUSPENDED_BY_DRAIN = "trainmaster.dev/suspended-by-drain"
+"""Annotation on jobs of all kinds, by the drain controllers: since when the machine has been drained. Only these jobs
+are resumed when that is over. Whoever may change the job can remove it (`trainmaster suspend` does); it then stays
+suspended."""
+KEEPS_PLACE = "trainmaster.dev/keeps-place"
+"""Annotation on JobSets and v1 jobs, by the drain controllers: since when a job that a drain suspended has wanted to
+run. The scheduler takes it before jobs that have not run yet."""
+DRAIN_MARKS = frozenset({SUSPENDED_BY_DRAIN, KEEPS_PLACE})
+"""Nobody else can set them (`apiserver.admission.drain_marks`)."""
+CONTROLLERS_OWN = frozenset({WAITING, RESTART_SERIES, FROM_TRAINJOB, FIRST_ATTEMPT, *DRAIN_MARKS})
 """Annotations on JobSets with internal state of the controllers; templates cannot set them."""
 SUBMITTER = "trainmaster.dev/submitter"
 """Annotation on training jobs of all kinds, by the API server: `OWNER` if the owner of the installation created it.
@@ -82,6 +91,13 @@ RERUN_OF = "trainmaster.dev/rerun-of"
 """Annotation on TrainJobs, by `trainmaster restart`: name and uid of the finished TrainJob that it repeats."""
 SHIPPED_HASH = "trainmaster.dev/shipped-hash"
 """Annotation on shipped runtimes, by the installer: the hash of the spec as shipped. One that differs was edited."""
+RUNTIME_ORIGIN = "trainmaster.dev/runtime-origin"
+"""Annotation on snapshots of runtimes, by the TrainJob controller: `shipped` if the runtime was as it is shipped when
+the job began, `derived` if it was made for single jobs. Restart budgets of others are just numbers."""
+SHIPPED_ORIGIN, DERIVED_ORIGIN = "shipped", "derived"
+STOP_ON_SAME_FAILURE = "trainmaster.dev/stop-on-same-failure"
+"""Annotation on TrainJobs and runtimes, by their author: "true" or "false" decides whether a job is given up that fails
+with the same error again and again, without progress (`controllers.budget`). It is copied to snapshots of runtimes."""
 ALLOW_DELETE_IN_USE = "trainmaster.dev/allow-delete-in-use"
 """Annotation on runtimes, by people: "true" lets it be deleted although TrainJobs refer to it."""
 DERIVED = "trainmaster.dev/derived"
@@ -99,9 +115,26 @@ WARM = "trainmaster.dev/warm"
 """Annotation on Pods, by their author: "true" or "false" overrides the setting node.warm for this Pod."""
 ISOLATION = "trainmaster.dev/isolation"
 """Annotation on the Node, by the node: the isolation level of Pods. Nodes of clusters have none."""
+CHECKPOINT = "trainmaster.dev/CheckpointSaved"
+"""Condition of failed Pods of TrainJobs, by the node: the newest complete checkpoint of the job at that time, and when
+it was saved."""
 DEVICES = "trainmaster.dev/devices"
 """Annotation on Nodes, by the node agent: the GPUs of the machine; on bound Pods, by the scheduler: those leased to the
 Pod. The formats are in `api.devices`; the node turns the latter into environment variables."""
+IDLE_GPUS_SINCE = "trainmaster.dev/idle-gpus-since"
+"""Annotation on training jobs, by the server: since when none of its GPUs has done anything, once that was long enough
+to report (`history.curves.idle_gpus`)."""
+DRAINED_SINCE = "trainmaster.dev/drained-since"
+"""Annotation on the Node, by `trainmaster drain`: when it was drained. The Node is drained while it has this and is
+unschedulable (`jobs.draining`)."""
+DRAINED_BY = "trainmaster.dev/drained-by"
+"""Annotation beside it: the user who drained it."""
+DRAIN_REASON = "trainmaster.dev/drain-reason"
+"""Annotation beside it: why, in the words of that user."""
+DRAINED_UNTIL = "trainmaster.dev/drained-until"
+"""Annotation beside it, by the systemd unit when the machine shuts down: `NEXT_START` if the next start of the server
+ends it."""
+NEXT_START = "next-start"
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation on Pods that represent components of the control plane, which run elsewhere. The scheduler and the node
 ignore such Pods."""

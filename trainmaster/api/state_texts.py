@@ -151,6 +151,15 @@ CONDITIONS: Mapping[tuple[str, str, str], Words] = {
         "restarts were used; its Pods were stopped",
         "read what its ranks printed last; [stalls](stalls.md) shows how long steps may take",
     ),
+    ("Failed", "True", "RepeatedFailure"): Words(
+        "the same error ended three attempts in a row, without a new step or checkpoint in between",
+        "the message ends with the rank that failed first; mend the program, or raise `maxRestarts` of the runtime, "
+        "which is then obeyed",
+    ),
+    ("Failed", "True", "NotRestartable"): Words(
+        "the program is no valid Python, or its main module cannot be imported",
+        "the message ends with the error; mend the program or its environment and submit it again",
+    ),
     ("Suspended", "True", "Suspended"): Words("`spec.suspend` is set; no Pods of the job run", "set it to false"),
     ("Suspended", "False", "Resumed"): Words("the job was suspended and has been resumed", "nothing"),
 }

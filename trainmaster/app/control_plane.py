@@ -11,6 +11,7 @@ from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
 from trainmaster.api.training.pace import CountSinceStop
+from trainmaster.apiserver.admission.drain_marks import DrainMarks
 from trainmaster.apiserver.admission.escalation import NoEscalation
 from trainmaster.apiserver.admission.sizes import ObjectLimits
 from trainmaster.apiserver.admission.submitters import Submitters
@@ -24,6 +25,7 @@ from trainmaster.apiserver.http.streams.contract import PodStreams
 from trainmaster.apiserver.http.subresources.logs import PodLogs
 from trainmaster.apiserver.http.subresources.token_requests import build_token_creator
 from trainmaster.apiserver.http.usage import Meter
+from trainmaster.apiserver.local import SYSTEM
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.apiserver.state import Reviewer
 from trainmaster.apiserver.stored_policies import StorePolicies
@@ -114,6 +116,7 @@ class ControlPlane:
         )
         self.registry.state.admission.add(NoEscalation(self.authorizer))
         self.registry.state.admission.add(Submitters(OWNER.user))
+        self.registry.state.admission.add(DrainMarks(SYSTEM.user))
         self.registry.serve_subresource(SERVICE_ACCOUNTS, "token", build_token_creator(accounts))
 
     @functools.cached_property

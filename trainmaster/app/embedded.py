@@ -39,6 +39,7 @@ from trainmaster.app.settings import Effective, Settings
 from trainmaster.app.tenant_upgrade import upgrade_tenants
 from trainmaster.app.workloads import RunningNode, running_workloads
 from trainmaster.auth.pki import Pki
+from trainmaster.jobs.draining import find_drain
 from trainmaster.kit import failpoints, logs
 from trainmaster.kit.clock import SystemClock, format_time
 from trainmaster.kit.ids import SystemIds
@@ -130,7 +131,7 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             await stack.enter_async_context(api.registry.running(pki.ca.certificate.read_text()))
             ensure_built_ins(api.registry)
             await upgrade_tenants(LocalClient(api.registry), api.registry)
-            pods = NO_PODS
+            pods, notes = NO_PODS, list[str]()
             operations: dict[str, Operation] = {"backup": functools.partial(serve_backup, store)}
             if inventory is not None:
                 damage = store.damage.describe() if store.damage is not None else ""
@@ -141,7 +142,9 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
                 )
                 pods = build_pod_access(node)
                 operations["warm"] = functools.partial(report_warm, node.agent)
-            port, notes = choose_port(home, settings)
+                notes += await _describe_drain(LocalClient(api.registry))
+            port, more = choose_port(home, settings)
+            notes += more
             if store.damage is not None:
                 notes.append(store.damage.describe())
             if disk.shortage:
@@ -158,6 +161,11 @@ async def serving(world: World) -> AsyncIterator[tuple[ServerInfo, list[str]]]:
             home.write_info(info)
             log.info("serving", extra={"action": "app.serving", "server": url, "revision": store.revision})
             yield info, notes
+
+
+async def _describe_drain(client: LocalClient) -> list[str]:
+    drain = await find_drain(client)
+    return [] if drain is None else [f"the machine is {drain.describe()}: nothing starts until `trainmaster undrain`"]
 
 
 @asynccontextmanager

@@ -11,3 +11,4 @@ HISTORY_BYTES = GaugeSpec("trainmaster_history_bytes", "Bytes of records, logs a
 HISTORY_UNWRITTEN = GaugeSpec(
     "trainmaster_history_unwritten", "Finished jobs that are kept because their record could not be written."
 )
+IDLE_GPUS = GaugeSpec("trainmaster_idle_gpus", "GPUs of jobs that have left all of theirs idle for the set time.")

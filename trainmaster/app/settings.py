@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainmaster.api.formats import quantity
-from trainmaster.api.training.stalls import StallPolicy
+from trainmaster.api.lifecycle.stalls import StallPolicy
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.edge.addresses import parse_network
@@ -254,12 +254,15 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """Defaults of the Job controller. The restarts of gangs have their own rules (docs/jobset.md)."""
+    """Defaults of the Job controller, and what is reported of jobs. The restarts of gangs have their own rules
+    (docs/jobset.md)."""
 
     replacement_seconds: float = 10.0
     """Back-off before a failed Pod is replaced; doubled by each further failure, reset by a success. As upstream."""
     replacement_max_seconds: float = 600.0
     """Maximum of that back-off."""
+    idle_gpu_minutes: float = 30.0
+    """Report a job whose GPUs have all done nothing for this long, in minutes; 0 never does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,22 @@ started when the first Pod with a GPU is measured.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from trainmaster.api.devices import list_shares
-from trainmaster.api.meta import Object
 from trainmaster.api.resources import JOB_SETS
 from trainmaster.apiserver.http.usage import Meter
 from trainmaster.client.view import View
+from trainmaster.history.curves.idle_gpus import FindJob, IdleGpus, JobGpus
 from trainmaster.history.curves.usage import RankUsage, Seat, UsagePoint
 from trainmaster.history.curves.usage_keeper import PERIOD_SECONDS, JobUsage, UsageKeeper, UsageStore
 from trainmaster.jobs.kinds import find_kind_and_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
-from trainmaster.jobs.usage import PodMeasurement
+from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.usage import GpuUsage, PodMeasurement
 from trainmaster.kit.clock import Clock
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.devices.loads import list_gpu_usage, list_loads
@@ -33,6 +35,7 @@ _FRESH_SECONDS = 1.0
 """How long one answer of the driver serves everybody."""
 _MEBI = 1 << 20
 _NANO = 1_000_000_000
+MakeIdle: TypeAlias = Callable[[FindJob], IdleGpus]
 
 
 class PodMeter:
@@ -74,7 +77,7 @@ class PodMeter:
 
 
 class NodeUsage:
-    """`store`: None if the archive is closed; then nothing is kept."""
+    """`store`: None if the archive is closed; then nothing is kept, and idle GPUs are not noticed."""
 
     def __init__(
         self,
@@ -84,12 +87,14 @@ class NodeUsage:
         signs: SignReader,
         store: UsageStore | None,
         clock: Clock,
+        make_idle: MakeIdle,
     ) -> None:
         self._agent = agent
         self._view = view
         self._clock = clock
         self._signs = signs
         self._pods = PodMeter(meter, clock)
+        self.idle = make_idle(self._find_job)
         self._keeper = None if store is None else UsageKeeper(self._measure_jobs, store, clock)
 
     async def measure(self, pods: Sequence[Pod]) -> Mapping[str, PodMeasurement]:
@@ -111,29 +116,60 @@ class NodeUsage:
             await self._keeper.finish()
         self._pods.close()
 
+    def _find_job(self, job: TrainingJob) -> TrainingJob | None:
+        found = self._view.find(job.gvr, job.namespace, job.name)
+        return None if found is None else type(job)(found)
+
     async def _measure_jobs(self) -> Mapping[str, JobUsage]:
-        placed = list(list_ranks(self._agent.list_running(), self._view))
-        measured = await self._pods.measure([pod for pod, _, _ in placed]) if placed else {}
-        await self._signs.look([(job, pod.uid) for pod, job, _ in placed], measured)
-        return sort_usage(placed, measured)
+        ranks = await measure_ranks(self._agent.list_running(), self._view, self._pods)
+        await self.idle.look(sum_gpus(ranks))
+        await self._signs.look(ranks)
+        return sum_jobs(ranks)
 
 
-def sort_usage(
-    placed: Iterable[tuple[Pod, Object, PodPlace]], measured: Mapping[str, PodMeasurement]
-) -> dict[str, JobUsage]:
+@dataclass(frozen=True, slots=True)
+class MeasuredRank:
+    pod: Pod
+    job: TrainingJob
+    place: PodPlace
+    use: PodMeasurement | None
+    """None if the Pod did not answer."""
+
+
+async def measure_ranks(pods: Sequence[Pod], view: View, meter: PodMeter) -> list[MeasuredRank]:
+    """Earlier attempts first."""
+    placed = list(_list_ranks(pods, view))
+    measured = await meter.measure([pod for pod, _, _ in placed]) if placed else {}
+    ranks = [MeasuredRank(pod, job, place, measured.get(pod.uid)) for pod, job, place in placed]
+    return sorted(ranks, key=lambda one: one.place.round)
+
+
+def sum_jobs(ranks: Sequence[MeasuredRank]) -> dict[str, JobUsage]:
     """By uid of the job, what the ranks of its newest attempt use."""
     found: dict[str, tuple[int, dict[Seat, RankUsage]]] = {}
-    for pod, job, place in sorted(placed, key=lambda one: one[2].round):
-        use, uid = measured.get(pod.uid), job["metadata"]["uid"]
-        if use is None:
+    for rank in ranks:
+        uid, place = rank.job.uid, rank.place
+        if rank.use is None:
             continue
         if uid not in found or found[uid][0] < place.round:
             found[uid] = place.round, {}
-        found[uid][1][place.job, place.index] = build_rank_usage(use)
+        found[uid][1][place.job, place.index] = build_rank_usage(rank.use)
     return dict(found)
 
 
-def list_ranks(pods: Sequence[Pod], view: View) -> Iterator[tuple[Pod, Object, PodPlace]]:
+def sum_gpus(ranks: Sequence[MeasuredRank]) -> dict[str, JobGpus]:
+    """By uid of the job, its GPUs, of all attempts. Of a Pod that did not answer, they are not known to be idle."""
+    jobs: dict[str, TrainingJob] = {}
+    gpus: dict[str, list[GpuUsage]] = {}
+    for rank in ranks:
+        own = list_gpu_usage(rank.pod.raw, {}) if rank.use is None else rank.use.gpus
+        if own:
+            jobs[rank.job.uid] = rank.job
+            gpus.setdefault(rank.job.uid, []).extend(own)
+    return {uid: JobGpus(jobs[uid], found) for uid, found in gpus.items()}
+
+
+def _list_ranks(pods: Sequence[Pod], view: View) -> Iterator[tuple[Pod, TrainingJob, PodPlace]]:
     """Each with its job. Without Pods of an earlier job of the same name, which are still ending."""
     for pod in pods:
         placed = find_kind_and_place(pod.raw)
@@ -144,7 +180,7 @@ def list_ranks(pods: Sequence[Pod], view: View) -> Iterator[tuple[Pod, Object, P
         owner = view.find(JOB_SETS if model.has_jobset else model.gvr, pod.namespace, name)
         job = view.find(model.gvr, pod.namespace, name)
         if job is not None and owner is not None and owner["metadata"]["uid"] == place.jobset:
-            yield pod, job, place
+            yield pod, model(job), place
 
 
 def build_rank_usage(use: PodMeasurement) -> RankUsage:
@@ -153,6 +189,7 @@ def build_rank_usage(use: PodMeasurement) -> RankUsage:
     usage = RankUsage(round(use.cpu * 1000), use.memory // _MEBI)
     return replace(
         usage,
-        gpu=round(sum(percents) / len(percents)) if percents else None,
+        # 0 only if all are idle.
+        gpu=max(round(sum(percents) / len(percents)), int(any(percents))) if percents else None,
         gpu_memory=sum(sizes) if sizes else None,
     )

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.api.training.stalls import StallRules
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.http.usage import Meter, ResourceUsage
 from trainmaster.apiserver.local import LocalClient
@@ -24,10 +24,12 @@ from trainmaster.apiserver.local_view import LocalView
 from trainmaster.apiserver.registry import ObjectRegistry
 from trainmaster.app.health import build_checks
 from trainmaster.app.home.folder import Home, HomeError
+from trainmaster.app.metrics import IDLE_GPUS
 from trainmaster.app.node import build_shape, running_keeper
 from trainmaster.app.records import RecordKeeper, running_history
 from trainmaster.app.settings import Settings
 from trainmaster.bundles import senders
+from trainmaster.controllers.drain.reconciler import CONTROLLERS as DRAIN
 from trainmaster.controllers.frameworks.contract import FrameworkContext, ProgressServer
 from trainmaster.controllers.install import install_runtimes
 from trainmaster.controllers.job.reconciler import CONTROLLER as JOB
@@ -48,6 +50,7 @@ from trainmaster.engine.manager import Manager
 from trainmaster.history import disk_holdings as holdings
 from trainmaster.history import logs
 from trainmaster.history.keeper import Keeper
+from trainmaster.jobs.draining import end_drain_of_shutdown
 from trainmaster.kit.attendance import Attendance
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
@@ -69,7 +72,8 @@ from trainmaster.node.shims.warm import WarmSettings, compute_budget
 from trainmaster.shim.sandbox.egress import LAN
 
 if TYPE_CHECKING:
-    from trainmaster.app.usage import NodeUsage
+    from trainmaster.app.usage import MakeIdle, NodeUsage
+    from trainmaster.history.curves.idle_gpus import FindJob, IdleGpus
     from trainmaster.history.curves.usage import UsagePoint
     from trainmaster.history.curves.usage_keeper import UsageStore
     from trainmaster.jobs.models.pods import Pod
@@ -81,7 +85,7 @@ PROGRESS = ProgressServer("https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVI
 """The API server, at the address where the Pod reaches it: through the relay in its network, or directly."""
 JOBS = (TRAIN_JOB, *V1_JOBS, JOB_SET, JOB)
 CHAIN = (*JOBS, SCHEDULER, CLAIMS, VOLUMES)
-CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER)
+CONTROLLERS = (*CHAIN, *retention.CONTROLLERS, limits.CONTROLLER, derived.CONTROLLER, *DRAIN)
 """All controllers, without a history and with default settings."""
 
 
@@ -96,8 +100,9 @@ class LateUsage:
         signs: SignReader,
         store: UsageStore | None,
         clock: Clock,
+        make_idle: MakeIdle,
     ) -> None:
-        self._parts = agent, view, meter, signs, store, clock
+        self._parts = agent, view, meter, signs, store, clock, make_idle
         self._clock = clock
         self._loading = asyncio.Lock()
         self._made: NodeUsage | None = None
@@ -107,6 +112,9 @@ class LateUsage:
 
     def list_pending(self, uid: str) -> Sequence[UsagePoint]:
         return () if self._made is None else self._made.list_pending(uid)
+
+    def count_idle_gpus(self) -> int:
+        return 0 if self._made is None else self._made.idle.count()
 
     async def run(self) -> None:
         """For ever. Without a free descriptor the code cannot be loaded; then it is tried again."""
@@ -162,7 +170,7 @@ def build_stall_rules(settings: Settings, attendance: Attendance, signs: JobSign
     """`signs`: None on a cluster, where reports are all there is."""
     own = settings.stalls
     rules = StallRules(own.seconds, own.phase_seconds, own.policy, count_watched=attendance.count_seconds)
-    return rules if signs is None else replace(rules, find_sign=signs.find)
+    return rules if signs is None else replace(rules, find_sign=signs.find, sees_use=True)
 
 
 @asynccontextmanager
@@ -187,12 +195,16 @@ async def running_workloads(
     shape = build_shape(settings.node, node.level)
     jobs = view.summary(census.Census)
     census.declare(metrics, jobs, clock)
+    make_idle = partial(_make_idle, client, recorder, clock, settings.jobs.idle_gpu_minutes * 60.0)
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
     attendance, signs = Attendance(clock), JobSigns(clock)
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client, home.templates)
+        # Before the controllers: they resume what was suspended.
+        if ended := await end_drain_of_shutdown(client):
+            log.info("drain ended", extra={"action": "drain.ended", "since": ended.since})
         async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
             lifecycle = LifecycleContext(ledger=history)
             manager = Manager(
@@ -201,6 +213,7 @@ async def running_workloads(
                     *retention.build_controllers(lifecycle),
                     limits.build_controller(lifecycle),
                     derived.CONTROLLER,
+                    *DRAIN,
                 ),
                 view=view,
                 feed=view,
@@ -220,11 +233,12 @@ async def running_workloads(
                 ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 BundleCleanup(client, clock, home.bundles, home.history).running(),
-                _measuring(agent, view, home, history, signs, clock) as running,
+                _measuring(agent, view, home, history, signs, clock, make_idle) as running,
             ):
                 scope.spawn_forever(attendance.run(), name="attendance")
                 scope.spawn(jobs.count_at_rest(view.list_outlines), name="at-rest.count")
                 scope.spawn_forever(_pack(registry, view, history, manager, clock), name="at-rest.pack")
+                metrics.gauge(IDLE_GPUS, running.usage.count_idle_gpus)
                 if damage:
                     await keeper.warn("StoreDamaged", damage)
                 yield running
@@ -232,15 +246,28 @@ async def running_workloads(
         view.close()
 
 
+def _make_idle(client: LocalClient, recorder: EventRecorder, clock: Clock, seconds: float, find: FindJob) -> IdleGpus:
+    from trainmaster.history.curves.idle_gpus import IdleGpus  # noqa: PLC0415 - not needed for a start
+
+    return IdleGpus(client, recorder, find, clock, seconds)
+
+
 @asynccontextmanager
 async def _measuring(
-    agent: NodeAgent, view: LocalView, home: Home, history: RecordKeeper, signs: JobSigns, clock: Clock
+    agent: NodeAgent,
+    view: LocalView,
+    home: Home,
+    history: RecordKeeper,
+    signs: JobSigns,
+    clock: Clock,
+    make_idle: MakeIdle,
 ) -> AsyncIterator[RunningNode]:
     health = partial(read_health, home.root)
     meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=read_hardware(), read_health=health)
     reader = SignReader(signs, Results(home.results), agent.supervisor.get_logs, meter.has_stopped)
     # A closed archive keeps nothing.
-    usage = LateUsage(agent, view, meter, reader, history if isinstance(history, Keeper) else None, clock)
+    store = history if isinstance(history, Keeper) else None
+    usage = LateUsage(agent, view, meter, reader, store, clock, make_idle)
     try:
         async with Scope("usage") as scope:
             scope.spawn_forever(usage.run(), name="usage.measure")

@@ -36,6 +36,7 @@ from trainmaster.client.kubeconfig import ClusterConfig, build_tls
 from trainmaster.client.server_time import ServerClock
 from trainmaster.client.transport import Check, HttpAnswer, Interrupted, Stream, Transport, TransportError, Unsent
 from trainmaster.client.watch_lines import cut_spec, keep_last_states
+from trainmaster.edge import multiplexing
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids
@@ -96,10 +97,11 @@ class HttpClient:
         check: Check | None = None,
         ids: Ids | None = None,
         patience: float | None = None,
+        carried: bool = False,
     ) -> None:
         """`ids` spreads retries. `patience`: seconds after which a request without an answer is given up, streams
         excepted; None waits for as long as the connection exists, which a dead server behind a load balancer may keep
-        open for ever."""
+        open for ever. `carried`: everything goes through one connection, if the server is one of ours."""
         self._config = config
         self._ids = ids
         self._patience = patience
@@ -110,7 +112,10 @@ class HttpClient:
         self._user_agent = user_agent
         self._shared = transport is not None
         self._transport = transport or Transport(
-            config.server, tls=build_tls(config), server_name=config.tls_server_name
+            config.server,
+            tls=build_tls(config),
+            server_name=config.tls_server_name,
+            join=self._build_join if carried else None,
         )
         self._identity = identity
         self._head = ""
@@ -151,6 +156,10 @@ class HttpClient:
         if body or method in ("POST", "PUT", "PATCH"):
             head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         return f"{head}\r\n".encode() + body
+
+    def _build_join(self) -> bytes:
+        head = f"GET {self._transport.prefix}{multiplexing.PATH} HTTP/1.1\r\n{self._common_headers()}"
+        return f"{head}Connection: Upgrade\r\nUpgrade: {multiplexing.PROTOCOL}\r\n\r\n".encode()
 
     async def request(
         self,

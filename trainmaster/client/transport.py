@@ -14,33 +14,29 @@ Invariant: a connection carries one exchange at a time and returns to the pool o
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httptools
+
+from trainmaster.kit.keepalive import ask_for_signs_of_life
+
+if TYPE_CHECKING:
+    from trainmaster.client.carrier import CarrierConnection
 
 _MUCH = 64 * 1024
 """Whoever sends so much at once has more, which is not to pile up in between."""
 _STREAM_HIGH = 1024 * 1024
 _MAX_RESPONSE = 1024 * 1024 * 1024
-_SIGNS_OF_LIFE = {
-    (socket.SOL_SOCKET, "SO_KEEPALIVE"): 1,
-    (socket.IPPROTO_TCP, "TCP_KEEPIDLE"): 30,
-    (socket.IPPROTO_TCP, "TCP_KEEPINTVL"): 10,
-    (socket.IPPROTO_TCP, "TCP_KEEPCNT"): 3,
-    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT"): 60_000,
-}
-"""A machine that dies closes no connection. With these options the kernel notices within a minute, also while a watch
-waits for an event that would never come."""
-
 Check = Callable[[], None]
 """Raises if the request must not be sent."""
+Join = Callable[[], bytes]
+"""Builds a request."""
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
 def _let_pass() -> None:
@@ -90,7 +86,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transport has the methods of asyncio.Transport, but is not an instance of it.
         self._transport = cast(asyncio.Transport, transport)
-        _ask_for_signs_of_life(transport.get_extra_info("socket"))
+        ask_for_signs_of_life(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         self.started = True
@@ -239,16 +235,6 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-def _ask_for_signs_of_life(sock: socket.socket | None) -> None:
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    for (level, name), value in _SIGNS_OF_LIFE.items():
-        # Not every system has all of them.
-        if hasattr(socket, name):
-            with suppress(OSError):
-                sock.setsockopt(level, getattr(socket, name), value)
-
-
 class Stream:
     """An answer that is read while it arrives. Must be closed."""
 
@@ -284,7 +270,9 @@ class Transport:
         server_name: str = "",
         connect_seconds: float = 10.0,
         most: int = 32,
+        join: Join | None = None,
     ) -> None:
+        """`join` builds the request for a connection that carries all others, which a server of ours has."""
         parts = urlsplit(server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"not an http(s) address: {server!r}")
@@ -297,21 +285,56 @@ class Transport:
         self._tls = tls if parts.scheme == "https" else None
         self._server_name = server_name or self._host
         self._connect_seconds = connect_seconds
+        self._join = join
+        self._joining = asyncio.Lock()
+        self._carrier: CarrierConnection | None = None
         self._idle: list[_Connection] = []
         self._closed = False
         self._slots = asyncio.Semaphore(most)
 
     async def _connect(self) -> _Connection:
+        carrier = None if self._join is None else await self._get_carrier(self._join)
+        if carrier is None:
+            return await self._dial(_Connection)
+        connection = _Connection()
+        carrier.open(connection)
+        return connection
+
+    async def _get_carrier(self, join: Join) -> CarrierConnection | None:
+        """None if the server has none, or none now."""
+        # Imported here because most commands need one connection only.
+        from trainmaster.client.carrier import CarrierConnection  # noqa: PLC0415
+
+        async with self._joining:
+            carrier = self._carrier
+            if carrier is None or carrier.lost:
+                carrier = await self._dial(CarrierConnection, lambda made: made.join(join()))
+                if carrier.code != 101:
+                    carrier.close()
+                    if 400 <= carrier.code < 500 and carrier.code not in (401, 429):
+                        self._join = None
+                    return None
+                self._carrier = carrier
+        return carrier if carrier.can_open else None
+
+    async def _dial(self, make: Callable[[], P], greet: Callable[[P], Awaitable[None]] | None = None) -> P:
+        """A new connection, after `greet`."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_seconds):
-                _, connection = await loop.create_connection(
-                    _Connection,
+                transport, connection = await loop.create_connection(
+                    make,
                     self._host,
                     self._port,
                     ssl=self._tls,
                     server_hostname=self._server_name if self._tls else None,
                 )
+                if greet is not None:
+                    try:
+                        await greet(connection)
+                    except BaseException:
+                        transport.abort()
+                        raise
         except TimeoutError:
             raise Unsent(f"no connection to {self.server} within {self._connect_seconds:g} s") from None
         except ssl.SSLCertVerificationError as error:
@@ -390,6 +413,8 @@ class Transport:
 
     def close(self) -> None:
         self._closed = True
+        if self._carrier is not None:
+            self._carrier.close()
         for connection in self._idle:
             connection.close()
         self._idle.clear()

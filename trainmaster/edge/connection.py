@@ -24,6 +24,7 @@ from trainmaster.edge.limits import EdgeLimits
 from trainmaster.edge.messages import ArrivingRequest, IncomingRequest, PeerCertificate
 from trainmaster.edge.parsing import ParsingStage, RequestParser
 from trainmaster.edge.refusals import EdgeRefusal
+from trainmaster.edge.refusals import FramingError as FramingError
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,6 @@ _LONGEST_REPEATABLE = 8192
 _SLICE_BYTES = 16 * 1024
 
 R = TypeVar("R", bound=IncomingRequest)
-
-
-class FramingError(Exception):
-    """Data on an upgraded connection violates its protocol."""
 
 
 class Phase(Enum):
@@ -368,6 +365,11 @@ class Connection(asyncio.Protocol, Generic[R]):
         self._repeatable = None
 
     # After an upgrade
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether it is inside another connection (`edge.multiplexing`)."""
+        return self._transport is not None and bool(self._transport.get_extra_info("carried"))
 
     def upgrade(self, head: bytes, consumer: Consumer) -> None:
         """Hands the connection over to the consumer, in both directions."""

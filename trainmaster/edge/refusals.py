@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+class FramingError(Exception):
+    """Data on an upgraded connection violates its protocol."""
+
+
 class EdgeRefusal(Exception):
     """Why a request or connection is refused. Each port answers in its own format."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trainmaster.api.labels import RERUN_OF, RESTART
+from trainmaster.api.labels import RERUN_OF, RESTART, SUSPENDED_BY_DRAIN
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.status import AlreadyExists
 from trainmaster.client.contract import Client, PatchType
@@ -22,10 +22,14 @@ _NAMES = 1000
 
 
 async def set_suspended(client: Client, job: TrainingJob, suspend: bool) -> bool:
-    """Returns whether the job had to be changed."""
-    if job.is_suspended is suspend:
+    """Returns whether the job had to be changed. A job that a drain suspended then stays suspended after it."""
+    is_drained = bool(job.drained_since) and job.is_suspended
+    if job.is_suspended is suspend and not is_drained:
         return False
-    patch = {"metadata": {"uid": job.uid}, **job.build_suspension(suspend)}
+    metadata: Object = {"uid": job.uid}
+    if is_drained:
+        metadata["annotations"] = {SUSPENDED_BY_DRAIN: None}
+    patch = {"metadata": metadata, **job.build_suspension(suspend)}
     await client.patch(job.gvr, job.name, PatchType.MERGE, patch, job.namespace)
     return True
 

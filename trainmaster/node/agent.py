@@ -400,10 +400,12 @@ class NodeAgent:
         assert pod.state is not None
         if self._is_premature(pod):
             return
-        if is_finished(pod.plan, pod.state):
+        is_over = is_finished(pod.plan, pod.state)
+        if is_over:
             await self._keep_outputs(pod)
         before = pod.obj.status
-        facts = StatusFacts(address=self.runner.find_address(pod.obj), rules=self._settings.rules)
+        saved = await self.runner.find_saved(pod.obj) if is_over and not pod.is_settled else ""
+        facts = StatusFacts(self.runner.find_address(pod.obj), rules=self._settings.rules, checkpoint=saved)
         after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
         if changed:

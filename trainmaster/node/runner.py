@@ -229,6 +229,15 @@ class PodRunner:
         results = Results(self._settings.results)
         return await asyncio.to_thread(results.find_newest, trainjob) if results.has_checkpoints(trainjob) else ""
 
+    async def find_saved(self, pod: Pod) -> str:
+        """The newest complete checkpoint of the Pod's job, and when it was saved; "" if there is none."""
+        if self._settings.results is None:
+            return ""
+        results, trainjob = Results(self._settings.results), await self._find_trainjob(pod)
+        if not trainjob or not results.has_checkpoints(trainjob):
+            return ""
+        return await asyncio.to_thread(results.describe_newest, trainjob)
+
     def _add_results(self, pod: Pod, trainjob: str, newest: str, spec: ContainerSpec) -> ContainerSpec:
         if self._settings.results is None:
             return spec

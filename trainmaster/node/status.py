@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trainmaster.api.conditions import Condition, find_condition
+from trainmaster.api.labels import CHECKPOINT
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import list_items
 from trainmaster.jobs.models.pods import Pod
@@ -35,6 +36,8 @@ class StatusFacts:
     """The Pod's address; empty while it has none."""
     host: str = ADDRESS
     rules: RestartRules = RULES
+    checkpoint: str = ""
+    """The newest complete checkpoint of its job when it failed, for `CheckpointSaved`; "" if there is none."""
 
 
 FACTS = StatusFacts()
@@ -45,7 +48,7 @@ def build_status(pod: Pod, plan: PodPlan, state: PodState, now: datetime, facts:
     phase = decide_phase(plan, state)
     status: Object = {
         "phase": phase,
-        "conditions": _build_conditions(pod, plan, state, phase, now),
+        "conditions": _build_conditions(pod, plan, state, phase, now, facts.checkpoint),
         "hostIP": facts.host,
         "hostIPs": [{"ip": facts.host}],
         "startTime": format_time(state.started_at),
@@ -126,7 +129,9 @@ def _build_terminated(ended: ContainerEnd) -> Object:
     return terminated
 
 
-def _build_conditions(pod: Pod, plan: PodPlan, state: PodState, phase: str, now: datetime) -> list[Fields]:
+def _build_conditions(
+    pod: Pod, plan: PodPlan, state: PodState, phase: str, now: datetime, checkpoint: str
+) -> list[Fields]:
     old = pod.conditions
     ready, gated = _judge_readiness(pod, plan, state, phase)
     incomplete = [
@@ -150,6 +155,8 @@ def _build_conditions(pod: Pod, plan: PodPlan, state: PodState, phase: str, now:
     if state.ending is not None and state.ending.disruption:
         text = (state.ending.disruption, state.ending.message)
         wanted.append(_condition(old, "DisruptionTarget", True, text, now))
+    if checkpoint and phase == "Failed":
+        wanted.append(_condition(old, CHECKPOINT, True, ("Complete", checkpoint), now))
     names = {condition["type"] for condition in wanted}
     return [*wanted, *(condition for condition in old if condition.get("type") not in names)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from trainmaster.api.training.stalls import StallRules
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.app.settings import Effective, SettingsError
 from trainmaster.engine.lease import LeaseTimes

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -44,7 +45,6 @@ from trainmaster.api.resources import (
     VOLCANO_POD_GROUPS,
 )
 from trainmaster.api.status import StatusError
-from trainmaster.api.training.stalls import StallRules
 from trainmaster.app.collector import collect_in_quiet_moments, stop_automatic_collection
 from trainmaster.app.gauges import declare_history
 from trainmaster.app.process import find_loop_factory, stop_on_signals

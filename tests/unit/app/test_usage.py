@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from trainmaster.api.labels import (
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
 from trainmaster.apiserver.http.usage import ResourceUsage
-from trainmaster.app.usage import PodMeter, build_rank_usage, list_ranks, sort_usage
+from trainmaster.app.usage import PodMeter, build_rank_usage, measure_ranks, sum_gpus, sum_jobs
 from trainmaster.history.curves.usage import RankUsage
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.usage import GpuUsage, PodMeasurement
@@ -62,8 +63,11 @@ def make_pod(uid: str, index: int = 0, attempt: int = 0, jobset: str = "jobset",
 
 
 def measure(*pods: Pod) -> Any:
-    placed = list(list_ranks(pods, Shelf()))  # type: ignore[arg-type]
-    return sort_usage(placed, asyncio.run(PodMeter(Scale(), SystemClock()).measure([pod for pod, _, _ in placed])))
+    return sum_jobs(measure_all(*pods))
+
+
+def measure_all(*pods: Pod) -> Any:
+    return asyncio.run(measure_ranks(pods, Shelf(), PodMeter(Scale(), SystemClock())))  # type: ignore[arg-type]
 
 
 def test_each_job_has_the_use_of_its_ranks() -> None:
@@ -84,3 +88,17 @@ def test_pods_of_nobody_of_an_earlier_job_and_silent_ones_are_left_out() -> None
 def test_gpus_count_together() -> None:
     gpus = (GpuUsage(0, "a", 90, 1000), GpuUsage(1, "b", 50, 500), GpuUsage(2, "c"))
     assert build_rank_usage(PodMeasurement(1.0, 1 << 20, gpus)) == RankUsage(1000, 1, 70, 1500)
+
+
+def test_gpus_are_idle_together_only_if_none_does_anything() -> None:
+    gpus = (GpuUsage(0, "a", 0), GpuUsage(1, "b", 1), GpuUsage(2, "c", 0))
+    assert build_rank_usage(PodMeasurement(1.0, 1 << 20, gpus)).gpu == 1
+    assert build_rank_usage(PodMeasurement(1.0, 1 << 20, gpus[::2])).gpu == 0
+
+
+def test_the_gpus_of_a_job_are_those_of_all_its_ranks() -> None:
+    ranks = [replace(rank, use=PodMeasurement(1.0, 1, (GpuUsage(0, "a", 0),))) for rank in
+             measure_all(make_pod("p0"), make_pod("p1", 1))]  # fmt: skip
+    (job,) = sum_gpus(ranks).values()
+    assert len(job.gpus) == 2 and job.is_idle and job.job.uid == "job"
+    assert sum_gpus(measure_all(make_pod("p0"))) == {}

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.controllers.world import NOW, World, make_job
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.resources import JOBS, PODS
-from trainmaster.api.training.stalls import StallRules
 from trainmaster.app.settings import JobSettings, Settings
 from trainmaster.app.workloads import CHAIN, build_chain
 from trainmaster.client.writes import Create

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -89,6 +89,62 @@ def test_a_stream_that_was_read_to_its_end_gives_its_connection_back() -> None:
         assert first.closed
         await server.open_stream(b"log")
         assert server.opened == 2
+
+    run_virtual(main())
+
+
+class Upgraded:
+    """The server's answer to the request for a connection that carries others."""
+
+    lost = False
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.can_open = code == 101
+        self.opened = 0
+        self.closed = False
+
+    def open(self, connection: _Connection) -> None:
+        self.opened += 1
+
+    def close(self) -> None:
+        self.closed = self.lost = True
+
+
+class Joining(Transport):
+    def __init__(self, *codes: int) -> None:
+        super().__init__("http://server", join=lambda: b"GET /")
+        self.answers = [Upgraded(code) for code in codes]
+        self.dialled: list[str] = []
+
+    async def _dial(self, make: Any, greet: Any = None) -> Any:
+        await asyncio.sleep(0)
+        self.dialled.append(make.__name__)
+        return Line() if greet is None else self.answers[self.dialled.count("CarrierConnection") - 1]
+
+
+def test_one_connection_carries_all_that_are_opened_at_once() -> None:
+    async def main() -> None:
+        server = Joining(101, 101)
+        await asyncio.gather(*(server._connect() for _ in range(5)))
+        assert (server.dialled, server.answers[0].opened) == (["CarrierConnection"], 5)
+        server.answers[0].lost = True
+        await server._connect()
+        assert (len(server.dialled), server.answers[1].opened) == (2, 1)
+        server.close()
+        assert server.answers[1].closed
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("code", "asks_again"), [(404, False), (403, False), (503, True), (429, True)])
+def test_a_server_without_such_connections_has_ordinary_ones(code: int, asks_again: bool) -> None:
+    async def main() -> None:
+        server = Joining(code, 101)
+        assert isinstance(await server._connect(), Line)
+        assert server.answers[0].closed
+        await server._connect()
+        assert server.answers[1].opened == asks_again
 
     run_virtual(main())
 

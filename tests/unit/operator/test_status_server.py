@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.unit.apiserver.http.wire import FakeTransport
-from tests.unit.controllers.trainjob.test_verdict import Stage as Pods
+from tests.unit.controllers.test_verdict import Stage as Pods
 from tests.unit.controllers.world import World
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS

@@ -52,6 +52,14 @@ def test_the_page_names_the_tree_and_preloads_what_its_start_needs() -> None:
     assert page.count("modulepreload") == 4 and "late.js" not in page
 
 
+def test_what_the_start_needs_is_small() -> None:
+    """docs/performance.md has it as a browser counts it."""
+    tree = load_tree()
+    contents = {name: file.content for name, file in tree.files.items()}
+    needed = [tree.files[name] for name in (*list_modules(contents), "style.css", "icon.svg")]
+    assert len(tree.index.compressed) + sum(len(file.compressed) for file in needed) < 120_000
+
+
 def test_every_file_of_the_page_is_served_for_ever_and_no_other() -> None:
     tree = load_tree()
     folder = ROOT / "trainmaster" / "rest" / "pages" / "ui"

@@ -36,6 +36,15 @@ def test_the_page_has_one_table_with_a_line_for_each_promise() -> None:
     ]
 
 
+def test_a_figure_without_a_promise_is_neither_kept_nor_missed() -> None:
+    seen = Row("first rows of 64 ranks", "", "180 ms", "load 0.3", True)
+    outcomes = {"dashboard": Outcome((KEPT, seen), 0, 40.0)}
+    page = build_page(CONDITIONS, outcomes)
+    assert "**1 of 1 promises kept.**" in page
+    assert "| first rows of 64 ranks | none | 180 ms |  | load 0.3 | `dashboard` |" in page
+    assert build_summary(CONDITIONS, outcomes) == "1 of 1 promises kept, at load 0.1"
+
+
 def test_the_page_tells_of_load_and_uncommitted_changes() -> None:
     page = build_page(replace(CONDITIONS, load=3.0, is_changed=True), OUTCOMES)
     assert "commit `0123456789ab`, with uncommitted changes" in page

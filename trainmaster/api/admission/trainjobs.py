@@ -18,13 +18,13 @@ from trainmaster.api.admission.rendering import order
 from trainmaster.api.admission.runtimes import DEPRECATED, POLICY_URL
 from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import ANCESTOR_STEP, ON_STALL
-from trainmaster.api.lifecycle import policy
+from trainmaster.api.lifecycle import policy, stalls
 from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 from trainmaster.api.lifecycle.terms import check_enforced, find_ttl
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
-from trainmaster.api.training import names, overrides, snapshots, stalls
+from trainmaster.api.training import names, overrides, snapshots
 from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.api.training.steps import (
     INITIALIZERS,

@@ -7,7 +7,8 @@ the failure policy of JobSets, to warn about invalid patterns, and to search log
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -51,20 +52,27 @@ class LineMatch(Protocol):
     def start(self) -> int: ...
 
 
-class LinePattern(Protocol):
-    def search(self, text: bytes, pos: int) -> LineMatch | None: ...
+@dataclass(frozen=True, slots=True)
+class LinePattern:
+    search: Callable[[bytes, int], LineMatch | None]
+    """(lines, from which byte on) -> the first match."""
+    asks_for_begin: bool
+    """Whether a match may depend on where a line begins. Any other is found, too, if something stands before the
+    line."""
 
 
 def compile_for_lines(sought: str, *, is_pattern: bool) -> tuple[LinePattern | None, str]:
     """For bytes with many lines: matches lie within one line, and `^` and `$` are its ends. A text that is no pattern
     is found in upper and lower case. (compiled, "") or (None, why the pattern is invalid)."""
     if not is_pattern:
-        return _compile_with(sought, {**_LINE_FLAGS, "literal": True, "case_sensitive": False})
+        compiled, fault = _compile_with(sought, {**_LINE_FLAGS, "literal": True, "case_sensitive": False})
+        return None if compiled is None else LinePattern(compiled.search, False), fault
     # Alone first: a bracket in it must not close ours.
-    if fault := find_fault(sought):
-        return None, fault
+    if (wrong := find_fault(sought)) is not None:
+        return None, wrong
     lines = re.sub(r"\\.", lambda found: _TEXT_ENDS.get(found[0], found[0]), sought, flags=re.DOTALL)
-    return _compile_with(f"(?m)(?:{lines})", _LINE_FLAGS)
+    compiled, fault = _compile_with(f"(?m)(?:{lines})", _LINE_FLAGS)
+    return None if compiled is None else LinePattern(compiled.search, "^" in lines), fault
 
 
 def find_fault(pattern: str) -> str | None:

@@ -13,8 +13,9 @@ from typing import Any
 
 from trainmaster.api import fields
 from trainmaster.api.fields import FieldError
-from trainmaster.api.labels import ON_STALL, RESTART
+from trainmaster.api.labels import ON_STALL, RESTART, STOP_ON_SAME_FAILURE
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
+from trainmaster.api.lifecycle.stalls import parse_policy
 from trainmaster.api.lifecycle.term_names import (
     DEADLINE_ANNOTATION,
     DEADLINE_FIELD,
@@ -23,7 +24,6 @@ from trainmaster.api.lifecycle.term_names import (
     TTL_FIELD,
 )
 from trainmaster.api.training.restarts import parse_attempt
-from trainmaster.api.training.stalls import parse_policy
 
 RUNTIME, INSTALLATION = "runtime", "installation"
 
@@ -79,6 +79,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
         (ENFORCED_ANNOTATION, parse_flag),
         (RESTART, parse_attempt),
         (ON_STALL, parse_policy),
+        (STOP_ON_SAME_FAILURE, parse_flag),
     ):
         if key in annotations:
             try:

@@ -6,8 +6,8 @@ Applied once to the parsed data of a file, before any node is built from it:
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
   `status.failure` and `status.retention`, as have the v1 jobs, which also count their restarts;
-  TrainJob also has `status.pace` of its steps, and says that they stand still (`status.stalled`) and how often it was
-  restarted because of that (`status.stalls`);
+  TrainJob also has `status.pace` of its steps, and says that they stand still (`status.stalled`), how often it was
+  restarted because of that (`status.stalls`), and which failures repeat (`status.repeated`);
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -36,8 +36,7 @@ _OVERRIDABLE = (
 
 _STRING: Raw = {"type": "string"}
 _STRING_MAP: Raw = {"type": "object", "extra": _STRING}
-_NATURAL: Raw = {"type": "integer", "format": "int32", "min": 0}
-_TTL = _NATURAL
+_TTL: Raw = {"type": "integer", "format": "int32", "min": 0}
 _DEADLINE: Raw = {"type": "integer", "format": "int64", "min": 1}
 _TIME: Raw = {"type": "string", "format": "date-time"}
 _COUNT: Raw = {"type": "integer", "format": "int32", "min": 1}
@@ -88,13 +87,14 @@ _STATUS: Raw = {
     },
 }
 """What every kind of training job says in its status besides upstream's fields."""
+_TALLY: Raw = {**_NUMBER, "min": 0}
 _POSITION: Raw = {"type": "string", "maxLen": 64}
 _PACE: Raw = {
     "type": "object",
     "props": {
         **dict.fromkeys(("position", "furthest", "phase"), _POSITION),
         "advancedAt": _TIME,
-        **dict.fromkeys(("longestSeconds", "startSeconds", "phaseSeconds"), _NATURAL),
+        **dict.fromkeys(("longestSeconds", "startSeconds", "phaseSeconds"), _TALLY),
     },
 }
 _STALLED: Raw = {
@@ -104,7 +104,17 @@ _STALLED: Raw = {
 }
 _STALLS: Raw = {
     "type": "object",
-    "props": {**dict.fromkeys(("restarts", "attempt"), _NATURAL), "furthest": _POSITION},
+    "props": {**dict.fromkeys(("restarts", "attempt"), _TALLY), "furthest": _POSITION},
+}
+_REPEATED: Raw = {
+    "type": "object",
+    "props": {
+        **dict.fromkeys(("attempt", "count"), _TALLY),
+        **dict.fromkeys(("error", "checkpoint"), _TEXT),
+        "furthest": _POSITION,
+        "progressed": {"type": "boolean"},
+    },
+    "required": ["attempt", "count"],
 }
 
 
@@ -131,7 +141,7 @@ def _trainjob(data: Raw) -> None:
     status = _own(data, job["props"], "status")
     # A column of kubectl cannot add the sign to the reported number.
     own = {"progress": {"type": "string", "maxLen": 8}, "pace": _PACE, "stalled": _STALLED, "stalls": _STALLS}
-    status["props"] |= {**_STATUS, **own}
+    status["props"] |= {**_STATUS, **own, "repeated": _REPEATED}
 
 
 def _v1_jobs(data: Raw) -> None:

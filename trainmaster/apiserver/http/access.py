@@ -1,7 +1,8 @@
 """Authentication, impersonation and authorization of every request.
 
 Anonymous callers may only access health and version, as with upstream's anonymous conditions; everything else without
-credentials is 401. Denials use upstream's messages, because clients and people match on them.
+credentials is 401. All others may have a connection that carries others, whose requests are authorized one by one.
+Denials use upstream's messages, because clients and people match on them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trainmaster.apiserver.http.messages import ANONYMOUS, ApiRequest
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.auth.contract import AUTHENTICATED, UNAUTHENTICATED, Authenticator, Authorizer
 from trainmaster.client.contract import ActingIdentity
+from trainmaster.edge import multiplexing
 
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 _SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -46,7 +48,7 @@ class Access:
                 identity, route.verb, route.group, resource, route.namespace, route.name or route.selected
             ):
                 raise self.denial(identity, route)
-        elif not self.authorizer.allows_path(identity, route.verb, route.path):
+        elif route.path != multiplexing.PATH and not self.authorizer.allows_path(identity, route.verb, route.path):
             raise status.forbidden_path(identity.user, route.verb, route.path)
 
     def denial(self, identity: ActingIdentity, route: Route) -> StatusError:

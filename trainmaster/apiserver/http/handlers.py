@@ -14,6 +14,7 @@ from trainmaster.api.resources import PODS
 from trainmaster.api.training.pace import CountSinceStop
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
+from trainmaster.apiserver.http.carrying import accept_carrier
 from trainmaster.apiserver.http.endpoints import Endpoints
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import ApiRequest
@@ -23,6 +24,7 @@ from trainmaster.apiserver.http.streams.handler import SUBRESOURCES, StreamHandl
 from trainmaster.apiserver.http.subresources.logs import LogHandler, PodLogs
 from trainmaster.apiserver.http.subresources.progress import ProgressEndpoint
 from trainmaster.apiserver.http.usage import NO_METER, Meter, UsageHandler
+from trainmaster.edge import multiplexing
 from trainmaster.kit.clock import Clock
 
 AdmitCaller = Callable[[ApiRequest], None]
@@ -73,6 +75,8 @@ class Handlers:
             admit_caller(request)
         if request.route.is_resource:
             return self.resources.handle(request)
+        if request.route.path == multiplexing.PATH:
+            return accept_carrier(request)
         return self.endpoints.handle(request)
 
     def check(self, request: ApiRequest) -> None:

@@ -7,6 +7,7 @@ returns stored bytes, which are parsed only for a Table, a PartialObjectMetadata
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from trainmaster.api import status
 from trainmaster.api.declaring.discovery import STATUS_VERBS, list_subresources
@@ -16,6 +17,7 @@ from trainmaster.api.resources import NAMESPACES
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.contract import Call, ListPage, Registry, Written
 from trainmaster.apiserver.http import bodies, forms, options
+from trainmaster.apiserver.http.carrying import CarryResponse
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.apiserver.http.messages import ApiRequest, Response, warning_lines
 from trainmaster.apiserver.http.negotiate import Form, choose_form
@@ -25,7 +27,7 @@ from trainmaster.apiserver.http.watching import StreamResponse, watch_stream
 from trainmaster.client.contract import DeleteOptions, WriteOptions
 from trainmaster.kit.clock import Clock
 
-Outcome = Response | StreamResponse | UpgradeResponse | Awaitable[Response]
+Outcome = Response | StreamResponse | UpgradeResponse[Any] | CarryResponse | Awaitable[Response]
 Special = Callable[[ApiRequest, Kind], Outcome]
 """A handler for a subresource that the registry does not serve."""
 

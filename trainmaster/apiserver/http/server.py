@@ -18,6 +18,7 @@ from trainmaster.api import status
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.audit import WRITES, AuditLog, find_created_name
 from trainmaster.apiserver.http.callers import CallerLimits, NotYetError, TooFastError
+from trainmaster.apiserver.http.carrying import UPGRADE, CarrierSession, CarryResponse
 from trainmaster.apiserver.http.gate import DurableGate
 from trainmaster.apiserver.http.handlers import Handlers
 from trainmaster.apiserver.http.limits import ApiLimits
@@ -36,12 +37,14 @@ from trainmaster.apiserver.http.options import find_selected_name
 from trainmaster.apiserver.http.routes import NO_ROUTE, Route, Router
 from trainmaster.apiserver.http.standing import CHECK_SECONDS, StandingStream, StandingStreams
 from trainmaster.apiserver.http.streams import websocket
-from trainmaster.apiserver.http.streams.handler import UpgradeResponse, is_session
+from trainmaster.apiserver.http.streams.contract import Wire
+from trainmaster.apiserver.http.streams.handler import S, UpgradeResponse, is_session
 from trainmaster.apiserver.http.watching import StreamResponse
 from trainmaster.apiserver.metrics import CONNECTIONS, DURATION, LONG_RUNNING, REQUESTS
 from trainmaster.edge.connection import PIECE_BYTES, Connection
-from trainmaster.edge.gatekeeper import Gatekeeper
+from trainmaster.edge.gatekeeper import Gatekeeper, Visitor
 from trainmaster.edge.messages import PeerCertificate
+from trainmaster.edge.multiplexing import CarriedTransport
 from trainmaster.edge.refusals import EdgeRefusal
 from trainmaster.edge.server import EdgeServer, open_listener
 from trainmaster.kit.clock import Clock
@@ -95,7 +98,7 @@ class ApiServer(EdgeServer[ApiRequest]):
         self.metrics = metrics
         self._requests = metrics.counter(REQUESTS)
         self._durations = metrics.histogram(DURATION)
-        metrics.gauge(CONNECTIONS, lambda: len(self._connections))
+        metrics.gauge(CONNECTIONS, lambda: sum(not connection.is_carried for connection in self._connections))
         metrics.gauge(LONG_RUNNING, lambda: len(self._standing))
 
     # EdgeServer
@@ -184,6 +187,8 @@ class ApiServer(EdgeServer[ApiRequest]):
             self._start_stream(request, connection, outcome)
         elif isinstance(outcome, UpgradeResponse):
             self._start_session(request, connection, outcome)
+        elif isinstance(outcome, CarryResponse):
+            self._start_carrying(request, connection)
         else:
             connection.task = self._scope.spawn_guarded(
                 self._finish_later(request, connection, outcome), name="http.request"
@@ -295,13 +300,31 @@ class ApiServer(EdgeServer[ApiRequest]):
             return False
         return True
 
-    def _start_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse) -> None:
+    def _start_carrying(self, request: ApiRequest, connection: Peer) -> None:
+        if connection.is_carried:
+            error = status.bad_request("unable to upgrade: a carried connection cannot carry others")
+            self._send_when_durable(request, connection, error_response(error))
+            return
+
+        def accept(transport: CarriedTransport) -> Peer | None:
+            if request.peer is not None and connection.peer is None:
+                connection.abort()  # its certificate counts no more, so the client has to connect anew
+                return None
+            visitor = Visitor(connection.visitor.address, connection.visitor.port)
+            return self._make_connection(visitor) if self.gatekeeper.admit(visitor) else None
+
+        def open_session(wire: Wire) -> CarrierSession:
+            return CarrierSession(wire, accept, lambda: {"carried": True, "peercert": connection.peer})
+
+        self._start_session(request, connection, UpgradeResponse(UPGRADE, open_session, CarrierSession.serve))
+
+    def _start_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse[S]) -> None:
         if self._admit_stream(request, connection):
             connection.task = self._scope.spawn_guarded(
                 self._run_session(request, connection, upgrade), name="http.session"
             )
 
-    async def _run_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse) -> None:
+    async def _run_session(self, request: ApiRequest, connection: Peer, upgrade: UpgradeResponse[S]) -> None:
         session = upgrade.open(connection)
         self._account(request, 101, b"")
         connection.upgrade(encode_upgrade_head(request.id, self._date, upgrade.headers), session)

@@ -166,7 +166,7 @@ def build_explain(clock: Clock) -> Explain:
         view = await gathering.collect(client, namespace)
         now = Now(clock.now())
         # In a thread, because a long queue takes a second.
-        work = partial(reasons.explain, view, namespace, name, now, with_progress=False)
+        work = partial(reasons.explain, view, namespace, name, now, with_shown=False)
         found = await asyncio.to_thread(work)
         return None if found is None else asdict(found)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainmaster.api.devices import Device, list_devices
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.node_policy import NAME, NAMESPACE, read_node_policy
-from trainmaster.api.pods.requests import CPU, Amounts, add_into, read_amounts
+from trainmaster.api.pods.requests import CPU, Amounts, add_into, count_requests, read_amounts
 from trainmaster.api.reading import read_text
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, NODES, PODS
 from trainmaster.app.rest.node_loads import Load, lease_unnamed, list_loads
@@ -27,8 +27,10 @@ from trainmaster.controllers.scheduler.reconciler import NODE
 from trainmaster.controllers.scheduler.sentences import describe
 from trainmaster.jobs.kinds import TRAINING_KINDS, get_kind_name
 from trainmaster.jobs.models.jobsets import JobSet
-from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.models.nodes import Drain, Node
+from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.training import TrainingJob
+from trainmaster.jobs.troubles import find_trouble
 
 _SHOWN_LABELS = 64
 
@@ -53,7 +55,7 @@ def build_nodes(nodes: list[Object], view: ListedView | None) -> list[Object]:
 
 def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, str]) -> Object:
     node, devices = Node(raw), list_devices(raw)
-    taken = None if loads is None else _sum_requests(loads)
+    taken = None if loads is None else _sum_requests([load for load in loads if not _is_idle_mirror(load)])
     if loads is not None:
         leases = {**leases, **lease_unnamed(devices, loads, leases)}
     has, offers = read_amounts(node.capacity), read_amounts(node.allocatable)
@@ -61,6 +63,7 @@ def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, 
         "name": node.name,
         "ready": node.is_true("Ready"),
         "cordoned": node.is_cordoned,
+        "drain": _build_drain(node.drain),
         "created_at": node.created_at,
         "labels": dict(sorted(node.labels.items())[:_SHOWN_LABELS]),
         "conditions": [_build_condition(condition) for condition in node.conditions],
@@ -76,6 +79,18 @@ def _build_node(raw: Object, loads: Sequence[Load] | None, leases: Mapping[str, 
         "gpus": [_build_gpu(device, leases, is_known=loads is not None) for device in devices],
         "jobs": None if loads is None else _build_jobs(loads),
     }
+
+
+def _build_drain(drain: Drain | None) -> Object | None:
+    if drain is None:
+        return None
+    by, reason = drain.by or None, drain.reason or None
+    return {"since": drain.since, "by": by, "reason": reason, "ends_with_start": drain.ends_with_start}
+
+
+def _is_idle_mirror(load: Load) -> bool:
+    """Whether it has no process and takes no place: those of a home, for the scheduler, too."""
+    return load.is_mirror and load.requests.keys() <= {"pods"}
 
 
 def _build_jobs(loads: Sequence[Load]) -> list[Object]:
@@ -154,7 +169,25 @@ def build_queue(view: View, namespace: str, *, is_whole: bool) -> Object:
     judged = {entry["uid"] for entry in entries}
     waiting = sorted((job for job in jobs.values() if job.waiting and job.uid not in judged), key=_get_age)
     entries = [entry for entry in entries if namespace in ("", entry["namespace"])]
-    return {"whole": is_whole, "items": [*entries, *map(_build_waiting, waiting)]}
+    untold = [] if is_whole else [job for job in jobs.values() if not job.waiting]
+    return {"whole": is_whole, "items": [*entries, *map(_build_waiting, waiting), *_list_unscheduled(view, untold)]}
+
+
+def _list_unscheduled(view: View, jobs: Sequence[TrainingJob]) -> Iterator[Object]:
+    """Upstream's controllers do not say in a job what it waits for, but the cluster's scheduler says it in the Pods."""
+    pods: defaultdict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+    for pod in map(Pod, view.list(PODS)):
+        if pod.unscheduled and not pod.is_deleting and not pod.is_over:
+            for label, name in pod.labels.items():
+                pods[pod.namespace, label, name].append(pod)
+    for job in sorted(jobs, key=_get_age):
+        own = pods.get((job.namespace, job.pod_label, job.name), [])
+        if not job.state_ignoring_deletion.is_final and (trouble := find_trouble(own)) is not None:
+            total: Amounts = {}
+            for pod in own:
+                add_into(total, count_requests(pod.spec))
+            told = {"reason": trouble.reason, "sentence": trouble.message, "since": job.created_at}
+            yield {**_build_waiting(job), **told, "requests": _scale_all(total)}
 
 
 def _judge_all(view: View, jobs: Mapping[str, TrainingJob]) -> Iterator[Object]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         describe,
         doctor,
         down,
+        drain,
         exec,
         explain,
         get,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         suspend,
         tenant,
         top,
+        undrain,
         up,
         version,
         wait,
@@ -59,9 +61,10 @@ if TYPE_CHECKING:
     )
 
     _MODULES: Sequence[CommandModule] = (
-        backup, check, cleanup, code, completion, config, convert, dashboard, delete, describe, doctor, down, exec,
-        explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge, rest, restart,
-        restore, resume, run, runtimes, service, status, submit, suspend, tenant, top, up, version, wait, watch,
+        backup, check, cleanup, code, completion, config, convert, dashboard, delete, describe, doctor, down, drain,
+        exec, explain, get, history, init, kubeconfig, list, logs, nodes, operator, outputs, promote, purge, rest,
+        restart, restore, resume, run, runtimes, service, status, submit, suspend, tenant, top, undrain, up, version,
+        wait, watch,
     )  # fmt: skip
 
 COMMANDS = {
@@ -96,6 +99,8 @@ COMMANDS = {
     "code": "Code of jobs without an image: pack a directory, list bundles",
     "history": "Records of finished and deleted jobs: list, get, logs, rerun, export, purge",
     "cleanup": "Delete finished TrainJobs, orphans and stuck ones; shows its plan and asks",
+    "drain": "Let all jobs save and stop, and start nothing until undrain, for maintenance of the machine",
+    "undrain": "End the drain: jobs continue where they were",
     "service": "Start the server at boot with systemd: install, uninstall, status",
     "backup": "Write a consistent copy of all objects to a file, also while the server runs",
     "restore": "Replace all objects with those of a backup; asks before it ends running Pods",
@@ -108,7 +113,7 @@ COMMANDS = {
     "version": "Print the version",
 }
 
-HEADINGS = {"run": "jobs", "up": "server", "outputs": "data of jobs", "service": "administration"}
+HEADINGS = {"run": "jobs", "up": "server", "outputs": "data of jobs", "drain": "administration"}
 """Headings of the overview, by the command that each precedes."""
 
 SERVERS = frozenset({"up", "rest", "operator"})

@@ -68,6 +68,9 @@ def _show(context: CommandContext, nodes: list[Object], *, wide: bool) -> None:
         header += ["CPUS", "MEMORY", "GPU", "ZONE", "VERSION", "AGE"]
     now = SystemClock().now()
     print_table(context, header, [build_row(node, now, wide=wide) for node in nodes], styles={"STATUS": _style})
+    for raw in nodes:
+        if (drain := Node(raw).drain) is not None:
+            context.note(f"node {raw['metadata']['name']} is {drain.describe()}: `trainmaster undrain` ends that")
 
 
 def _style(word: str) -> str:
@@ -101,6 +104,8 @@ def build_row(raw: Fields, now: datetime, *, wide: bool = False) -> list[str]:
 
 def describe_status(node: Node) -> str:
     word = "Ready" if node.is_true("Ready") else "NotReady"
+    if node.drain is not None:
+        return f"{word},Drained"
     return f"{word},SchedulingDisabled" if node.is_cordoned else word
 
 

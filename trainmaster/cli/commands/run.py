@@ -18,7 +18,7 @@ import argparse
 from pathlib import Path
 
 from trainmaster.api.labels import ON_STALL
-from trainmaster.api.training.stalls import POLICIES, RESTART
+from trainmaster.api.lifecycle.stalls import POLICIES, RESTART
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch import run_options

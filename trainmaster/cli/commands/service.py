@@ -3,11 +3,14 @@
   trainmaster service install      write the unit, show it, start it now and at every boot
   trainmaster service status       show whether it is installed, enabled and active
   trainmaster service uninstall    stop the server (Pods continue) and remove the unit
+  trainmaster service stopping     called by the unit before it stops the server: if the machine shuts down, jobs are
+                                   asked to save and stop, and continue at the next start
 
 An ordinary user gets a user unit (--user), root a system unit (--system). --dry-run shows what would be written and
 run. After an upgrade, run `systemctl --user restart trainmaster` (without --user for a system unit).
 
-Exit codes: 0 success, 1 systemd refused or is missing, 3 (status) not installed, 4 (status) not active.
+Exit codes: 0 success, 1 systemd refused or is missing, 3 (status) not installed, 4 (status) not active, 6 (stopping)
+not all jobs have stopped in time.
 """
 
 from __future__ import annotations
@@ -41,10 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     install.add_argument("--no-start", action="store_true", help="do not start it now, only at the next boot")
     install.add_argument("--dry-run", action="store_true", help="only show what would be written and run")
     install.add_argument("--run-as", default="", metavar="USER", help="user that runs the server (--system)")
+    stopping = commands.add_parser("stopping", help="let jobs save if the machine shuts down; called by the unit")
+    for one in (install, stopping):
+        text = "how long jobs have to save and stop when the machine shuts down (default: 90)"
+        one.add_argument("--save-seconds", type=_read_seconds, default=90, metavar="SECONDS", help=text)
     uninstall = commands.add_parser("uninstall", help="stop the server and remove the unit; Pods continue")
     status = commands.add_parser("status", help="show whether it is installed, enabled and active")
     add_output(status)
-    for one in (install, uninstall, status):
+    for one in (install, uninstall, status, stopping):
         add_home(one)
         group = one.add_mutually_exclusive_group()
         group.add_argument("--user", action="store_true", help="a unit of your user (default, unless root)")
@@ -52,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--name", default="trainmaster", metavar="NAME", help="name of the unit (default: trainmaster)"
         )
+
+
+def _read_seconds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
+    return int(text)
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:
@@ -62,6 +75,11 @@ def run(options: argparse.Namespace, context: CommandContext) -> int:
         return _install(options, context, place)
     if options.action == "uninstall":
         return _uninstall(options, context, place)
+    if options.action == "stopping":
+        # Imported here because only this needs an API client.
+        from trainmaster.cli.maintenance import shutting_down
+
+        return shutting_down.run(options, context, place.ask("is-system-running")[1])
     return _report(options, context, place)
 
 
@@ -161,8 +179,14 @@ def _render(options: argparse.Namespace, context: CommandContext, place: _Place)
             raise exits.Failure(f"there is no user {options.run_as}", exits.USAGE) from None
     from trainmaster.cli.installation import service_unit as units
 
-    program = [sys.executable, "-P", "-m", "trainmaster.cli", "up", "--home", str(home.root)]
-    unit = units.Unit(home.root, program, place.environ.get("PATH", os.defpath), place.system, options.run_as)
+    program = [sys.executable, "-P", "-m", "trainmaster.cli"]
+    where = ["--home", str(home.root)]
+    save = ["--save-seconds", str(options.save_seconds)]
+    stopping = [*program, "service", "stopping", "--system" if place.system else "--user", *save, *where]
+    path = place.environ.get("PATH", os.defpath)
+    unit = units.Unit(
+        home.root, [*program, "up", *where], path, place.system, options.run_as, stopping, options.save_seconds
+    )
     try:
         text: str = units.render(unit)
     except ValueError as error:

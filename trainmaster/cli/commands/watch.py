@@ -38,7 +38,7 @@ async def _watch(options: argparse.Namespace, context: CommandContext) -> int:
         config = get_server(context, options)
     except exits.Failure as error:
         raise exits.Failure(str(error), exits.RUN_NO_SERVER) from None
-    client = SharingClient(config)
+    client = SharingClient(config, carried=not is_cluster(options))
     home = None if is_cluster(options) else context.home(options)
     try:
         found = await get_job(client, options.namespace, options.name)

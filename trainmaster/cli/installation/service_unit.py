@@ -3,6 +3,9 @@
 `KillMode=process` stops only the server; the Pods continue and the next start adopts them, so jobs survive restarts and
 upgrades. `Delegate` lets the server manage control groups for limits. With `OOMPolicy=continue` a job that runs out of
 memory does not stop the unit. The server is not restarted after a wrong setting or if another server is running.
+
+When the machine shuts down, the processes of Pods are killed too. So before it stops the server, systemd calls
+`trainmaster service stopping`, which drains the machine if that is so.
 """
 
 from __future__ import annotations
@@ -15,6 +18,12 @@ from trainmaster.app.process import DESCRIPTORS
 
 _NOT_AGAIN = "2 5"
 """Exit codes of `trainmaster up` for which systemd must not restart it: a wrong setting, another server."""
+SAVE_SECONDS = 90
+"""How long jobs have to save and stop when the machine shuts down. The manager of a user has two minutes for all its
+units by default."""
+_ABOUT_STOPPING = "# While the machine shuts down: jobs are asked to save, and continue at the next start."
+_STOP_SECONDS = 30
+"""What the server itself and the command need in addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +38,22 @@ class Unit:
     system: bool = False
     user: str = ""
     """The user it runs as; only in system units."""
+    stopping: Sequence[str] = ()
+    """The command to call before the server is stopped."""
+    save_seconds: int = SAVE_SECONDS
 
 
 def render(unit: Unit) -> str:
     """The text of the unit file."""
-    command = " ".join(quote(word) for word in unit.program)
     service = [
         "Type=simple",
-        f"ExecStart={command}",
+        f"ExecStart={_join(unit.program)}",
+        *([_ABOUT_STOPPING, f"ExecStop=-{_join(unit.stopping)}"] if unit.stopping else []),
         f"Environment={quote(f'PATH={unit.path}', in_command=False)}",
         "WorkingDirectory=/",
         "# Only the server is stopped: Pods live on, and the next start takes them over.",
         "KillMode=process",
-        "TimeoutStopSec=90",
+        f"TimeoutStopSec={unit.save_seconds + _STOP_SECONDS}",
         "Restart=on-failure",
         "RestartSec=2",
         f"RestartPreventExitStatus={_NOT_AGAIN}",
@@ -58,7 +70,8 @@ def render(unit: Unit) -> str:
         "# Written by `trainmaster service install`; `trainmaster service uninstall` removes it.",
         "[Unit]",
         f"Description=Trainmaster control plane of {escape(str(unit.home))}",
-        *(["After=network.target"] if unit.system else []),
+        # After D-Bus, so that at a shutdown systemd can still be asked whether it is one.
+        *(["After=network.target dbus.socket dbus.service"] if unit.system else []),
         "",
         "[Service]",
         *service,
@@ -68,6 +81,10 @@ def render(unit: Unit) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _join(words: Sequence[str]) -> str:
+    return " ".join(quote(word) for word in words)
 
 
 def escape(text: str) -> str:

@@ -85,7 +85,7 @@ async def _run(
         context.note("trainmaster: starting a server; `trainmaster down` stops it")
         _load_early()
     config = await server.find(clock)
-    client = SharingClient(config)
+    client = SharingClient(config, carried=server.home is not None)
     try:
         base = await submission.get_runtime(client, find_runtime_name(options, program), options.namespace)
         if server.home is None:

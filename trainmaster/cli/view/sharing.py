@@ -8,6 +8,7 @@ from trainmaster.client.kubeconfig import ClusterConfig
 
 
 class SharingClient(SharesFollows, HttpClient):
-    def __init__(self, config: ClusterConfig) -> None:
+    def __init__(self, config: ClusterConfig, *, carried: bool) -> None:
+        """`carried`: over one connection, which the server of a home has and a cluster does not."""
         SharesFollows.__init__(self)
-        HttpClient.__init__(self, config)
+        HttpClient.__init__(self, config, carried=carried)

@@ -44,6 +44,10 @@ from trainmaster.jobs.models.training import (
     COMPLETE,
     DEADLINE_EXCEEDED,
     DELETING,
+    DRAINED,
+    DRAINED_TEXT,
+    IDLE_GPUS,
+    IDLE_GPUS_TEXT,
     RUNNING,
     STALLED,
     STARTING,
@@ -98,18 +102,18 @@ def explain(
     proposals: bool = True,
     own: OwnModules = lambda job: None,
     waits: Mapping[str, QueueWait] = MappingProxyType({}),
-    with_progress: bool = True,
+    with_shown: bool = True,
 ) -> JobExplanation | None:
     """`reference`: NAME or KIND/NAME. None if there is no such job; raises AmbiguousName if there are several.
     `proposals`: also find out what would start the job, which takes about a second if hundreds of jobs are in the
-    queue. `waits`: by uid, why Kueue holds jobs. `with_progress`: False where the progress is shown beside, because it
-    changes all the time."""
+    queue. `waits`: by uid, why Kueue holds jobs. `with_shown`: False where the progress, the restarts and the failure
+    are shown beside."""
     jobs = _list_named(view, namespace, reference)
     if len(jobs) > 1:
         raise AmbiguousName(namespace, jobs)
     if not jobs:
         return None
-    explainer = _Explainer(view, jobs[0], now, proposals=proposals, own=own, with_progress=with_progress)
+    explainer = _Explainer(view, jobs[0], now, proposals=proposals, own=own, with_shown=with_shown)
     wait = waits.get(jobs[0].uid)
     return explainer.explain() if wait is None else explainer.explain_wait(wait)
 
@@ -149,9 +153,9 @@ def _lacks(pod: Pod) -> bool:
 
 class _Explainer:
     def __init__(
-        self, view: View, job: TrainingJob, now: Now, *, proposals: bool, own: OwnModules, with_progress: bool
+        self, view: View, job: TrainingJob, now: Now, *, proposals: bool, own: OwnModules, with_shown: bool
     ) -> None:
-        self._with_progress = with_progress
+        self._with_shown = with_shown
         self._view = view
         self._job = job
         self._proposals = proposals
@@ -201,7 +205,7 @@ class _Explainer:
             sentence, todo = f"ended well {age}", []
         else:
             failure = state.failure
-            text = summarize_failure(failure) if failure else state.message
+            text = state.sentence if failure else state.message
             sentence = f"failed {age} ({reason}): {text}"
             namespace, name = self._job.namespace, self._job.label
             todo = [
@@ -235,7 +239,7 @@ class _Explainer:
     def _explain_deletion(self) -> JobExplanation:
         since = str(self._job.meta["deletionTimestamp"])
         kept = [name for name in self._job.finalizers if name not in ("foregroundDeletion", "orphan")]
-        sentence = f"is being deleted, since {self._tell_age(since)}"
+        sentence = f"is being deleted, which began {self._tell_age(since)} ago"
         if kept:
             todo = f"whoever set the finalizer {', '.join(kept)} has to remove it; `trainmaster cleanup --help`"
             return self._make(DELETING, f"{sentence}, and kept by {', '.join(kept)}", since=since, unblock=(todo,))
@@ -248,7 +252,11 @@ class _Explainer:
         namespace, name = self._job.namespace, self._job.label
         ending = [pod for pod in self._list_pods() if not pod.is_over]
         left = self._tell_ending(ending) if ending else "nothing of it runs"
-        sentence = f"is suspended{f' since {self._tell_age(since)}' if since else ''}: {left}"
+        age = f"has been suspended for {self._tell_age(since)}" if since else "is suspended"
+        sentence = f"{age}: {left}"
+        if drained := self._job.drained_since if self._job.is_suspended else "":
+            sentence = f"{sentence}; {DRAINED_TEXT.format(drained)}"
+            return self._make(SUSPENDED, sentence, reason=DRAINED, since=since, unblock=("trainmaster undrain",))
         todo = [f"trainmaster resume {name} -n {namespace}"]
         questions = self._ask()
         if questions is not None:
@@ -387,18 +395,24 @@ class _Explainer:
         facts = tuple(self._list_active_facts())
         if running and len(running) == len([pod for pod in pods if not pod.is_over]):
             started = min((pod.started_at for pod in running), default="")
-            age = f" since {self._tell_age(started)}" if started else ""
+            age = f"has been running for {self._tell_age(started)}" if started else "runs"
             count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
             if self._job.stalled:
-                return self._explain_stall(f"runs{age}: {count}, but stands still", facts)
-            return self._make(RUNNING, f"runs{age}: {count}", since=started, facts=facts)
+                return self._explain_stall(f"{age}: {count}, but stands still", facts)
+            idle = self._job.idle_gpus_since
+            more = f"; {IDLE_GPUS_TEXT.format(idle)}" if idle else ""
+            namespace, name = self._place
+            todo = (f"`trainmaster logs {name} -n {namespace}` shows what it does",) if idle else ()
+            reason = IDLE_GPUS if idle else ""
+            sentence = f"{age}: {count}{more}"
+            return self._make(RUNNING, sentence, reason=reason, since=started, unblock=todo, facts=facts)
         created = self._job.created_at
         ending = [pod for pod in pods if pod.is_deleting and not pod.is_over]
         texts = [*self._list_pod_reasons(pods), *([self._tell_ending(ending)] if ending else ())]
         if running and texts:
             texts.insert(0, f"{len(running)} Pod{'s run' if len(running) > 1 else ' runs'}")
         text = "; ".join(texts) or "its Pods are being made"
-        sentence = f"is starting since {self._tell_age(created)}: {text}"
+        sentence = f"has been starting for {self._tell_age(created)}: {text}"
         namespace, name = self._place
         todo = () if pods else (f"if this lasts: `trainmaster doctor {self._job.word} {name} -n {namespace}`",)
         if "not found" in text:
@@ -435,15 +449,8 @@ class _Explainer:
                     yield f"Pod {pod.name}: {text}"
 
     def _list_active_facts(self) -> Iterator[str]:
-        percent, remaining = self._job.progress
-        if percent is not None and self._with_progress:
-            more = f", about {describe_age(remaining)} left by its own estimate" if remaining is not None else ""
-            yield f"progress {percent} %{more}"
-        _, times, most = self._job.read_attempts(self._find_jobset())
-        if times:
-            yield f"restarted {times} time{'s' if times > 1 else ''}" + (f" of at most {most}" if most else "")
-        if self._job.failure:
-            yield f"last failure: {summarize_failure(self._job.failure)}"
+        if self._with_shown:
+            yield from self._list_shown()
         end = _find_deadline_end(self._view, self._job)
         if end is not None:
             left = (end - self._now.wall).total_seconds()
@@ -455,6 +462,18 @@ class _Explainer:
         shared = describe_overcommit(Node(node)) if node is not None else ""
         if shared:
             yield shared
+
+    def _list_shown(self) -> Iterator[str]:
+        """What a page about the job has in a form of its own."""
+        percent, remaining = self._job.progress
+        if percent is not None:
+            more = f", about {describe_age(remaining)} left by its own estimate" if remaining is not None else ""
+            yield f"progress {percent} %{more}"
+        _, times, most = self._job.read_attempts(self._find_jobset())
+        if times:
+            yield f"restarted {times} time{'s' if times > 1 else ''}" + (f" of at most {most}" if most else "")
+        if self._job.failure:
+            yield f"last failure: {summarize_failure(self._job.failure)}"
 
     def _find_ttl(self) -> str:
         term = find_ttl(self._job.raw, find_retention_runtime(self._view, self._job), read_retention(self._view))

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.api.labels import COMPLETION_INDEX
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import list_items
-from trainmaster.api.training.stalls import StallRules
 from trainmaster.api.training.steps import NODE
 from trainmaster.controllers.frameworks import keys
 

@@ -3,8 +3,9 @@ reached.
 
 `maxRestarts: n` allows n restarts, which is n + 1 attempts. The first restart happens at once, the next ones after 1,
 2, 4 ... 60 seconds (upstream has no such delay), measured from the stored time at which the Job failed. An attempt that
-ran for ten minutes counts as progress and resets the delay. A suspended JobSet restarts without delay, because its new
-Jobs do not run until it is resumed.
+made progress resets the delay: a new step or a complete checkpoint; of a program that tells neither, ten minutes of
+running. If the limit is our default, progress also gives the restarts back (`controllers.budget`). A suspended JobSet
+restarts without delay, because its new Jobs do not run until it is resumed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from trainmaster.api.formats.numbers import find_count
 from trainmaster.api.formats.patterns import is_found
 from trainmaster.api.meta import Fields
 from trainmaster.api.reading import list_items
+from trainmaster.api.training import courses
+from trainmaster.controllers.budget import Standing
 from trainmaster.controllers.jobset.job_indexes import list_job_restarts
 from trainmaster.controllers.jobset.status import JobSetDraft
 from trainmaster.jobs.models.batch import Job
@@ -91,37 +94,49 @@ def _get_failure_time(job: Job) -> datetime:
     return parse_time(moment) if moment else datetime.min.replace(tzinfo=UTC)
 
 
-def is_restart(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
-    return verdict.action != FAIL and not _is_exhausted(jobset, verdict)
+def is_restart(jobset: JobSet, verdict: JobSetFailureVerdict, standing: Standing) -> bool:
+    if verdict.action == FAIL or is_pointless(verdict, standing):
+        return False
+    return not _is_exhausted(jobset, verdict, standing)
 
 
-def _is_exhausted(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
+def is_pointless(verdict: JobSetFailureVerdict, standing: Standing) -> bool:
+    """Whether another attempt would fail in the same way. Only asked of restarts that count against the limit: the
+    others have another reason than the program."""
+    return verdict.action == RESTART and bool(standing.why_not)
+
+
+def _is_exhausted(jobset: JobSet, verdict: JobSetFailureVerdict, standing: Standing) -> bool:
     if verdict.action not in _COUNTED:
         return False
-    counted = int(jobset.status.get("restartsCountTowardsMax", 0))
+    counted = _count_spent(jobset, standing)
     for entry in jobset.replicated_statuses:
         counted += sum(list_items(entry, "jobRestartsCountTowardsMax"))
     return counted >= jobset.max_restarts
 
 
-def starts_new_series(jobset: JobSet, verdict: JobSetFailureVerdict) -> bool:
+def _count_spent(jobset: JobSet, standing: Standing) -> int:
+    return 0 if standing.returns_budget else int(jobset.status.get("restartsCountTowardsMax", 0))
+
+
+def starts_new_series(jobset: JobSet, verdict: JobSetFailureVerdict, standing: Standing) -> bool:
     """Whether the attempt made progress and this has not been stored yet."""
-    if verdict.action in _SINGLE:
+    if verdict.action in _SINGLE or not _count_series(jobset, verdict):
         return False
-    return _count_series(jobset, verdict) > 0 and _made_progress(verdict.job)
+    return standing.course.progressed if standing.course.knows_progress else _ran_long(verdict.job)
 
 
 def _count_series(jobset: JobSet, verdict: JobSetFailureVerdict) -> int:
     """Restarts since the last progress: of the Job if it is restarted individually, otherwise of the gang."""
     if verdict.action in _SINGLE:
-        if _made_progress(verdict.job):
+        if _ran_long(verdict.job):
             return 0
         return list_job_restarts(jobset, verdict.job.step)[verdict.index]
     base = jobset.annotations.get(labels.RESTART_SERIES, "0")
     return max(0, jobset.restarts - (find_count(base) or 0))
 
 
-def _made_progress(job: Job) -> bool:
+def _ran_long(job: Job) -> bool:
     if not job.started_at:
         return False
     return (_get_failure_time(job) - parse_time(job.started_at)).total_seconds() >= PROGRESS
@@ -142,34 +157,42 @@ def _get_pause(jobset: JobSet, verdict: JobSetFailureVerdict) -> float:
     return 0.0 if jobset.is_suspended else DELAY.delay(_count_series(jobset, verdict))
 
 
-def describe_delay(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> str:
+def describe_delay(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft, standing: Standing) -> str:
     name = verdict.job.name
     if verdict.action in _SINGLE:
         return f"job {name} is restarted after a pause, because it failed repeatedly"
-    limit = f" of {jobset.max_restarts}" if verdict.action == RESTART else ""
-    return f"restart {draft.restarts + 1}{limit} follows after a pause, because job {name} failed repeatedly"
+    which = f"{draft.restarts + 1}"
+    if verdict.action == RESTART:
+        which = f"{_count_spent(jobset, standing) + 1} of {jobset.max_restarts}"
+    return f"restart {which} follows after a pause, because job {name} failed repeatedly"
 
 
-def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
-    if not jobset.has_failure_policy:
+def apply(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft, standing: Standing) -> None:
+    if is_pointless(verdict, standing):
+        text = f"{standing.why_not} {verdict.suffix}"
+        if standing.course.is_repeated:
+            _fail(draft, courses.REPEATED, text)
+        else:
+            _fail(draft, courses.HOPELESS, text)
+    elif not jobset.has_failure_policy:
         _fail(draft, "FailedJobs", f"jobset failed due to one or more job failures {verdict.suffix}")
     elif verdict.action == FAIL:
         text = f"applying FailJobSet failure policy action {verdict.suffix}"
         _fail(draft, "FailJobSetFailurePolicyAction", text)
-    elif _is_exhausted(jobset, verdict):
+    elif _is_exhausted(jobset, verdict, standing):
         text = f"jobset failed due to reaching max number of restarts {verdict.suffix}"
         _fail(draft, "ReachedMaxRestarts", text)
     elif verdict.action in _SINGLE:
         _restart_one(jobset, verdict, draft)
     else:
-        _restart_all(jobset, verdict, draft)
+        _restart_all(jobset, verdict, draft, standing)
 
 
-def _restart_all(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft) -> None:
+def _restart_all(jobset: JobSet, verdict: JobSetFailureVerdict, draft: JobSetDraft, standing: Standing) -> None:
     text = f"applying {verdict.action} failure policy action {verdict.suffix}"
     draft.status["restarts"] = draft.restarts + 1
     if verdict.action in _COUNTED:
-        draft.status["restartsCountTowardsMax"] = draft.status.get("restartsCountTowardsMax", 0) + 1
+        draft.status["restartsCountTowardsMax"] = _count_spent(jobset, standing) + 1
     reason = "DefaultFailurePolicy" if verdict.rule is None else f"FailurePolicy_{verdict.rule}"
     draft.set("RestartingJobSet", True, reason, text, warning=True)
     draft.note(jobset, f"{verdict.action}FailurePolicyAction", text, warning=True)

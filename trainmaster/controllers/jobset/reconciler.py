@@ -14,6 +14,7 @@ from trainmaster.api.labels import RESTART_SERIES
 from trainmaster.api.resources import JOB_SETS, JOBS, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create, Delete, WriteRefusal
+from trainmaster.controllers import budget
 from trainmaster.controllers.jobset import creation, failure_policy, success_policy, suspend, ttl
 from trainmaster.controllers.jobset.children import ChildJobs, sort_jobs
 from trainmaster.controllers.jobset.sources import SOURCES
@@ -52,7 +53,7 @@ def reconcile(view: View, request: Request, now: Now, refusals: Sequence[WriteRe
     if not jobset.is_suspended and are_all_started(draft, jobset):
         draft.set("RestartingJobSet", False, "JobsReady", "all jobs are ready")
     if buckets.failed:
-        _handle_failure(jobset, buckets, draft, now)
+        _handle_failure(view, jobset, buckets, draft, now)
     elif success_policy.is_met(jobset, buckets):
         success_policy.complete(draft)
     else:
@@ -98,10 +99,13 @@ def _find_reason(buckets: ChildJobs) -> Waiting | None:
     return None
 
 
-def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> None:
+def _handle_failure(view: View, jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now: Now) -> None:
     verdict = failure_policy.decide(jobset, buckets.failed)
-    if failure_policy.is_restart(jobset, verdict):
-        if failure_policy.starts_new_series(jobset, verdict):
+    standing = budget.judge_jobset(view, jobset)
+    if failure_policy.is_restart(jobset, verdict, standing):
+        # Before the restart, because the next attempt is compared with this one.
+        draft.writes += budget.list_notes(view, jobset, standing)
+        if failure_policy.starts_new_series(jobset, verdict, standing):
             draft.postpone_status()
             series = {"metadata": {"annotations": {RESTART_SERIES: str(draft.restarts)}}}
             draft.write(build_patch(JOB_SETS, jobset, series, versioned=True))
@@ -109,12 +113,12 @@ def _handle_failure(jobset: JobSet, buckets: ChildJobs, draft: JobSetDraft, now:
         left = failure_policy.get_pause_left(jobset, verdict, now)
         if left > 0:
             draft.wake_after(left)
-            text = failure_policy.describe_delay(jobset, verdict, draft)
+            text = failure_policy.describe_delay(jobset, verdict, draft, standing)
             end = failure_policy.describe_end(jobset, verdict)
             if not _wait(jobset, Waiting("RestartBackOff", text, end), draft, now):
                 draft.writes += _list_deletes(buckets.previous)
             return
-    failure_policy.apply(jobset, verdict, draft)
+    failure_policy.apply(jobset, verdict, draft, standing)
     if not draft.is_finished:
         draft.writes += _list_deletes(buckets.previous)
 

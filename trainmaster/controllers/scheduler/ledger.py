@@ -9,6 +9,8 @@ unbound. It releases what it will not need again, and everything when the JobSet
 or when none of its Pods is running and it is blocked until somebody changes something. Such a gang may need its
 resources again when others have them, so the total that is held can exceed what the node has. The total of gangs with
 running Pods (`firm`) never does.
+
+A gang that a drain has suspended keeps its place in the queue, so that nothing starts before it when the drain ends.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ ALONE = (0, "")
 Place = tuple[str, str]
 """(namespace, name) of a Pod."""
 Order = tuple[int, int, str, int]
-"""(negated priority, 0 if admitted or restarting, waiting since, creation order)"""
+"""(negated priority, 0 if admitted, restarting or back from a drain, waiting since, creation order)"""
 
 
 class PodStage(Enum):
@@ -154,7 +156,8 @@ class Gang:
 
     @property
     def is_restarting(self) -> bool:
-        return self.shape is not None and self.shape.attempt > 0
+        """Whether it has run before, and gets its place before its Pods exist."""
+        return self.shape is not None and (self.shape.attempt > 0 or self.shape.keeps_place)
 
     @property
     def is_blocked(self) -> bool:
@@ -176,7 +179,7 @@ class Gang:
         return compute_maxima(add(self.uses, waits), self._get_peak(starting))
 
     def _get_peak(self, starting: Mapping[str, int] = NOTHING) -> Amounts:
-        if self.shape is None or not self.shape.is_open:
+        if self.shape is None or not (self.shape.is_open or self.shape.is_returning):
             return {}
         needs = []
         for role in self.shape.roles:
@@ -189,7 +192,7 @@ class Gang:
         return get_peak(needs) if needs else {}
 
     def get_hold(self) -> Amounts:
-        if self.shape is None or not self.shape.is_open or not self.is_admitted:
+        if self.shape is None or not (self.shape.is_open or self.shape.is_returning) or not self.is_admitted:
             return dict(self.uses)
         if self.is_blocked and not self.uses:
             return {}
@@ -397,10 +400,11 @@ class SchedulingLedger:
         if shape is None:
             return (-gang.priority, 1, gang.created, gang.number) if is_waiting else None
         # A restarting gang gets its place before its Pods exist; a new gang gets it with its Pods.
-        is_restarting = shape.attempt > 0 and not gang.is_admitted and not shape.is_blocked
-        if not shape.is_open or not (is_waiting or is_restarting):
+        is_restarting = gang.is_restarting and not gang.is_admitted and not shape.is_blocked
+        is_open = shape.is_open or shape.is_returning
+        if not is_open or not (is_waiting or is_restarting):
             return None
-        is_first = gang.is_admitted or shape.attempt > 0
+        is_first = gang.is_admitted or gang.is_restarting
         return (-max(gang.priority, shape.priority), 0 if is_first else 1, shape.since, gang.number)
 
     def _sort_by_kind(self, gang: Gang) -> None:

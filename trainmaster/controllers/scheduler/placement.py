@@ -1,8 +1,8 @@
 """Lists what keeps a Pod off the node: in the words of upstream's scheduler, and for users with what removes it.
 
-The first of them is what upstream's scheduler reports: a cordoned node, taints, node selector and required node
-affinity, topology spread. Free resources are checked separately (`node_room`). Preferences have no effect with a single
-node.
+The first of them is what upstream's scheduler reports: a drained or cordoned node, taints, node selector and required
+node affinity, topology spread. Free resources are checked separately (`node_room`). Preferences have no effect with a
+single node.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from trainmaster.api.meta import Fields
 from trainmaster.api.node_policy import NAME, NAMESPACE
 from trainmaster.api.reading import list_items, read_fields, read_text
 from trainmaster.api.validation import names
-from trainmaster.jobs.models.nodes import Node
+from trainmaster.jobs.draining import UNSCHEDULABLE_TAINT, build_uncordon, build_undrain
+from trainmaster.jobs.models.nodes import Drain, Node
 from trainmaster.jobs.models.pods import Pod
 
 _OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT, "Gt": GREATER, "Lt": LESS}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 _SPREAD = "node(s) didn't match pod topology spread constraints (missing required label)"
-_UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+_UNSCHEDULABLE = "0/1 nodes are available: 1 node(s) were unschedulable."
 _MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 _DISK_PRESSURE = "node.kubernetes.io/disk-pressure"
@@ -88,8 +89,11 @@ def list_obstacles(pod: Pod, node: Node, *, approximates_selectors: bool = False
         advice = "remove it from the job and submit it again"
         found.append(Obstacle(text, f"0/1 nodes are available: {text}.", advice, is_jobs=True))
     tolerations = list_items(pod.spec, "tolerations")
-    cordon = {"key": _UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
-    if node.is_cordoned and not _tolerates(tolerations, cordon):
+    cordon = {"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
+    drain = node.drain
+    if drain is not None:
+        found.append(_describe_drain(node, drain))
+    elif node.is_cordoned and not _tolerates(tolerations, cordon):
         found.append(_describe_cordon(node))
     if node.taints:
         found += _list_taints([taint for taint in node.taints if _keeps_off(taint, pod, tolerations)], node)
@@ -107,15 +111,20 @@ def list_obstacles(pod: Pod, node: Node, *, approximates_selectors: bool = False
     return found
 
 
+def _describe_drain(node: Node, drain: Drain) -> Obstacle:
+    """Tolerations do not help: nothing starts on a drained machine."""
+    change = NodeChange("once the machine is not drained any more", "trainmaster undrain", build_undrain(node))
+    text, discreet = (f"the machine is {drain.describe(discreet=value)}" for value in (False, True))
+    return Obstacle(text, _UNSCHEDULABLE, build_change=lambda: change, discreet=discreet)
+
+
 def _describe_cordon(node: Node) -> Obstacle:
-    text, message = f"node {node.name} takes no new Pods", "0/1 nodes are available: 1 node(s) were unschedulable."
-    return Obstacle(text, message, build_change=partial(_build_uncordoning, node))
+    text = f"node {node.name} takes no new Pods"
+    return Obstacle(text, _UNSCHEDULABLE, build_change=partial(_build_uncordoning, node))
 
 
 def _build_uncordoning(node: Node) -> NodeChange:
-    rest = [taint for taint in node.taints if taint.get("key") != _UNSCHEDULABLE_TAINT]
-    patch = {"spec": {"unschedulable": None, "taints": rest or None}}
-    return NodeChange(f"once node {node.name} takes Pods again", f"kubectl uncordon {node.name}", patch)
+    return NodeChange(f"once node {node.name} takes Pods again", f"kubectl uncordon {node.name}", build_uncordon(node))
 
 
 def _list_taints(taints: Sequence[Fields], node: Node) -> Iterator[Obstacle]:
@@ -126,7 +135,7 @@ def _list_taints(taints: Sequence[Fields], node: Node) -> Iterator[Obstacle]:
     foreign = [
         taint
         for taint in taints
-        if taint.get("key") not in _PRESSURES and not (taint.get("key") == _UNSCHEDULABLE_TAINT and node.is_cordoned)
+        if taint.get("key") not in _PRESSURES and not (taint.get("key") == UNSCHEDULABLE_TAINT and node.is_cordoned)
     ]
     if not foreign:
         return

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainmaster.api.labels import KEEPS_PLACE
 from trainmaster.api.meta import Fields
 from trainmaster.api.pods.requests import Amounts, add_into, compute_maxima, count_requests
 from trainmaster.api.reading import list_items, read_fields, read_text
@@ -67,13 +68,17 @@ class GangShape:
     is_blocked: bool
     """Whether somebody has to change something before it can continue, according to its waiting annotation."""
     since: str
-    """Since when it has wanted to run: when it was created or last resumed."""
+    """Since when it has wanted to run: when it was created or last resumed by a person."""
     priority: int
     roles: tuple[GangRole, ...]
     complete: frozenset[str]
     """Roles whose Jobs in this attempt have all succeeded, even if their Pods were deleted since."""
     least: int = 0
     """How many Pods have to start together according to the job; 0 for all."""
+    keeps_place: bool = False
+    """Whether it ran when the machine was drained, and has not been suspended by anybody else since."""
+    is_returning: bool = False
+    """Whether it keeps its place and is still suspended."""
 
     @property
     def width(self) -> int:
@@ -87,6 +92,7 @@ def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
     since = jobset.created_at
     if resumed is not None and resumed.get("status") == "False":
         since = max(since, str(resumed.get("lastTransitionTime", "")))
+    place = jobset.annotations.get(KEEPS_PLACE, "")
     succeeded = {entry["name"]: entry.get("succeeded", 0) for entry in jobset.replicated_statuses}
     return GangShape(
         uid=jobset.uid,
@@ -96,10 +102,12 @@ def read_shape(jobset: JobSet, before: GangShape | None = None) -> GangShape:
         attempt=jobset.restarts,
         is_open=not jobset.is_finished and not jobset.is_suspended and not jobset.is_deleting,
         is_blocked=_is_blocked(jobset),
-        since=since,
+        since=place or since,
         priority=priority,
         roles=roles,
         complete=frozenset(role.name for role in roles if role.replicas and succeeded.get(role.name) == role.replicas),
+        keeps_place=bool(place),
+        is_returning=bool(place) and jobset.is_suspended and not jobset.is_finished and not jobset.is_deleting,
     )
 
 
@@ -108,6 +116,7 @@ def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
     needs, first those that decide about it."""
     generation, roles, priority = _read_spec(job, before, _read_v1_roles, _read_v1_priority)
     started = read_text(job.status, "startTime")
+    place = job.annotations.get(KEEPS_PLACE, "")
     return GangShape(
         uid=job.uid,
         namespace=job.namespace,
@@ -116,11 +125,13 @@ def read_v1_shape(job: V1Job, before: GangShape | None = None) -> GangShape:
         attempt=0,
         is_open=not job.is_finished and not job.is_suspended and not job.is_deleting,
         is_blocked=bool(job.waiting) and job.waiting_reason not in PASSING,
-        since=max(job.created_at, started),
+        since=place or max(job.created_at, started),
         priority=priority,
         roles=roles,
         complete=frozenset(),
         least=job.min_available,
+        keeps_place=bool(place),
+        is_returning=bool(place) and job.is_suspended and not job.is_finished and not job.is_deleting,
     )
 
 

@@ -32,9 +32,10 @@ from trainmaster.api.training.references import TRAINJOB_CONTROLLER
 from trainmaster.api.training.steps import get_runtime_spec, read_framework
 from trainmaster.client.view import View, summarize
 from trainmaster.client.writes import Create, WriteRefusal
+from trainmaster.controllers import verdict
 from trainmaster.controllers.failures import describe as describe_failure
 from trainmaster.controllers.frameworks.contract import Companion, FrameworkContext
-from trainmaster.controllers.trainjob import announced, attempts, deadline, pod_reasons, stalls, suspension, verdict
+from trainmaster.controllers.trainjob import announced, attempts, deadline, giving_up, pod_reasons, stalls, suspension
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
@@ -88,6 +89,9 @@ def reconcile(
         return draft.build_plan()
     if failure is None and own is not None:
         failure = verdict.blame_job(view, own)
+    if context.on_cluster and (text := giving_up.give_up(draft, view, trainjob, own, failure, now)):
+        draft.note(trainjob, verdict.REASON, _cut("", text), warning=True)
+        return draft.build_plan()
     if refusals:
         waiting: Waiting | None = _explain_refusal(draft, view, trainjob, refusals[0])
     elif own is not None:
@@ -220,14 +224,17 @@ def _has_companions(runtime: Fields, context: FrameworkContext) -> bool:
 
 
 def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, now: Now) -> None:
-    """Only updates the counts. If we have ended the job, also deletes the JobSet, in every pass until it is gone."""
-    if jobset is not None and _is_ended_by_us(trainjob) and not jobset.is_deleting:
+    """Only updates the counts. If the job has ended before its JobSet, also deletes that, in every pass until it is
+    gone."""
+    if jobset is not None and _ended_before(trainjob, jobset) and not jobset.is_deleting:
         draft.write(build_delete(JOB_SETS, jobset, propagation="Foreground"))
     follow_jobset(draft, trainjob, jobset, now.wall)
 
 
-def _is_ended_by_us(trainjob: TrainJob) -> bool:
-    return deadline.is_exceeded(trainjob) or stalls.has_failed(trainjob)
+def _ended_before(trainjob: TrainJob, jobset: JobSet) -> bool:
+    if deadline.is_exceeded(trainjob) or stalls.has_failed(trainjob):
+        return True
+    return giving_up.is_given_up(trainjob, jobset)
 
 
 def _explain_refusal(draft: ObjectDraft, view: View, trainjob: TrainJob, refusal: WriteRefusal) -> Waiting:
@@ -282,7 +289,7 @@ def _is_over(view: View, trainjob: TrainJob) -> bool:
     jobset = _find_jobset(view, trainjob)
     if jobset is not None and not jobset.is_owned_by(trainjob.uid):
         jobset = None
-    return is_status_current(trainjob, jobset) and (jobset is None or not _is_ended_by_us(trainjob))
+    return is_status_current(trainjob, jobset) and (jobset is None or not _ended_before(trainjob, jobset))
 
 
 _map_to_trainjob = map_to_owner("TrainJob")

@@ -16,6 +16,7 @@ from trainmaster.api.training import snapshots
 from trainmaster.api.training.references import find_runtime_gvr
 from trainmaster.client.view import View
 from trainmaster.client.writes import Create
+from trainmaster.controllers.budget import describe_origin
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.waiting import Waiting
 from trainmaster.engine.request import Request
@@ -83,6 +84,7 @@ def _read_live(view: View, trainjob: TrainJob) -> FoundRuntime | Waiting:
             "name": snapshots.get_name(trainjob.raw),
             "namespace": trainjob.namespace,
             "ownerReferences": [build_owner_reference(trainjob.raw)],
+            **describe_origin(live),
         },
         "data": {snapshots.DATA_KEY: text},
     }

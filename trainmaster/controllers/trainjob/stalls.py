@@ -22,14 +22,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from trainmaster.api.lifecycle import stalls
+from trainmaster.api.lifecycle.stalls import FAIL, OBSERVE, JobSign, StallRules
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.resources import JOBS, PODS
-from trainmaster.api.training import restarts, stalls
+from trainmaster.api.training import restarts
 from trainmaster.api.training.pace import JobPace, format_position, is_at_end, read_pace
 from trainmaster.api.training.reports import find_started
 from trainmaster.api.training.restarts import StallCount
-from trainmaster.api.training.stalls import FAIL, OBSERVE, JobSign, StallRules
 from trainmaster.client.view import View
 from trainmaster.controllers.trainjob.status import fail
 from trainmaster.engine.draft import ObjectDraft
@@ -166,10 +167,9 @@ def _judge_start(rules: StallRules, pace: JobPace, started: str, seconds: float)
 
 def _judge_idle(rules: StallRules, sign: JobSign | None, limit: float, now: Now) -> Stand:
     """If no step was ever reported. `limit`: the most seconds that may count."""
-    if sign is None:
-        return Stand("", 0.0, math.inf, is_idle=True)
-    if sign.idle_seconds is None:
-        return Stand("", 0.0, rules.seconds, is_idle=True)
+    if sign is None or sign.idle_seconds is None:
+        # Nobody has looked at it yet, or nobody ever will.
+        return Stand("", 0.0, rules.seconds if rules.sees_use else math.inf, is_idle=True)
     text = f"no output, and no use of CPU or GPU, for {_tell(rules.seconds)}"
     seconds, is_busy = min(sign.idle_seconds, limit), sign.idle_seconds <= 0
     since = format_time(now.wall - timedelta(seconds=seconds))

@@ -76,6 +76,8 @@ def set_status(
     reason = None if is_complete or draft.is_true("Failed") else _decide_waiting(status, jobset, waiting, below, now)
     # Removed when the job completes; events still show what happened.
     _set(status, "failure", None if is_complete else failure)
+    if is_complete:
+        status.pop("repeated", None)
     _set(status, "waiting", reason)
     if not status and trainjob.status:
         # The schema does not allow an empty status, but outdated fields have to be removed.

@@ -74,6 +74,11 @@ class JobSet(ObjectModel):
         return count(self.status.get("restarts"))
 
     @property
+    def spent_restarts(self) -> int:
+        """Restarts that count against the limit. Progress may have given earlier ones back."""
+        return count(self.status.get("restartsCountTowardsMax", self.restarts))
+
+    @property
     def first_attempt(self) -> int:
         """The number of its first attempt among all attempts of its TrainJob."""
         return read_first(self.raw)

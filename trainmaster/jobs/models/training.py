@@ -11,8 +11,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from trainmaster.api.labels import IDLE_GPUS_SINCE, SUSPENDED_BY_DRAIN
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import NOTHING, read_text
+from trainmaster.api.training.courses import HOPELESS, MOST, REPEATED
 from trainmaster.api.training.failures import summarize_failure
 from trainmaster.api.training.restarts import read_wanted
 from trainmaster.jobs.models.objects import ObjectModel
@@ -24,7 +26,17 @@ if TYPE_CHECKING:
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
 DEADLINE_EXCEEDED, STALLED = "DeadlineExceeded", "Stalled"
+DRAINED = "Drained"
+"""The reason of a suspended job that continues by itself."""
+DRAINED_TEXT = "the machine has been drained since {}; the job continues where it was after `trainmaster undrain`"
+IDLE_GPUS = "IdleGPUs"
+"""The reason of a running job that should be looked at."""
+IDLE_GPUS_TEXT = "its GPUs have done nothing since {}"
 STATES = (STARTING, WAITING, RUNNING, SUSPENDED, COMPLETE, FAILED, DELETING)
+_NOT_RESTARTED = {
+    REPEATED: f"; the same in {MOST} attempts in a row, without progress",
+    HOPELESS: "; not restarted, because that would not help",
+}
 _JOB = r'^job "[^"]*": (?=waiting for |the job |Pod )'
 
 
@@ -44,12 +56,15 @@ class TrainingState(NamedTuple):
         if self.word == COMPLETE:
             return ""
         if self.failure is not None:
-            return summarize_failure(self.failure)
+            return summarize_failure(self.failure) + _NOT_RESTARTED.get(self.reason, "")
         return ": ".join(part for part in (self.reason, shorten_waiting(self.message)) if part)
 
     @property
     def is_final(self) -> bool:
         return self.word in (COMPLETE, FAILED)
+
+
+_SUSPENDED = TrainingState(SUSPENDED)
 
 
 class TrainingJob(ObjectModel):
@@ -114,6 +129,16 @@ class TrainingJob(ObjectModel):
     def is_suspended(self) -> bool:
         """Whether it should be suspended; the condition says whether it is."""
         return bool(self.spec.get("suspend"))
+
+    @property
+    def drained_since(self) -> str:
+        """When the drain began that has suspended it and will resume it; "" if none has."""
+        return self.annotations.get(SUSPENDED_BY_DRAIN, "")
+
+    @property
+    def idle_gpus_since(self) -> str:
+        """Since when none of its GPUs has done anything, if that was long enough to report; "" otherwise."""
+        return self.annotations.get(IDLE_GPUS_SINCE, "")
 
     @staticmethod
     def build_suspension(suspend: bool) -> Object:
@@ -220,13 +245,15 @@ class TrainingJob(ObjectModel):
         if ended is not None:
             return ended
         if self.is_true(SUSPENDED):
-            return TrainingState(SUSPENDED)
+            drained = self.drained_since if self.is_suspended else ""
+            return TrainingState(SUSPENDED, DRAINED, DRAINED_TEXT.format(drained)) if drained else _SUSPENDED
         if self.waiting:
             return TrainingState(WAITING, self.waiting_reason, self.waiting.get("message", ""))
         if self.stalled:
             return TrainingState(RUNNING, STALLED, read_text(self.stalled, "message"))
         if self.is_ready:
-            return TrainingState(RUNNING)
+            since = self.idle_gpus_since
+            return TrainingState(RUNNING, IDLE_GPUS, IDLE_GPUS_TEXT.format(since)) if since else TrainingState(RUNNING)
         # On a cluster a Job does not count ready Pods until all are ready, so active is the best information available.
         return TrainingState(STARTING, message="Pods are being started" if self.is_active else "")
 

@@ -100,4 +100,4 @@ class TrainJob(TrainingJob):
         return decide_next(self.raw, None if jobset is None else jobset.raw)
 
     def read_attempts(self, jobset: JobSet | None) -> tuple[int, int, int | None]:
-        return (0, 0, None) if jobset is None else (jobset.attempt, jobset.restarts, jobset.max_restarts)
+        return (0, 0, None) if jobset is None else (jobset.attempt, jobset.spent_restarts, jobset.max_restarts)

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from trainmaster import checkpoint
 from trainmaster.jobs.kinds import find_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
+from trainmaster.kit.clock import format_micro_time
 from trainmaster.node.launch.containers import INSIDE
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount, write_whole
 
@@ -62,6 +64,18 @@ class Results:
         if not trainjob:
             return ""
         return find_newest_name(self.root / trainjob / _CHECKPOINTS)
+
+    def describe_newest(self, trainjob: str) -> str:
+        """When the newest complete checkpoint was saved, and its name; "" if there is none. Of two such texts the
+        greater is the newer checkpoint. Blocks, as `find_newest`."""
+        name = self.find_newest(trainjob)
+        if not name:
+            return ""
+        try:
+            saved = checkpoint.read_commit_time(self.root / trainjob / _CHECKPOINTS / name)
+        except OSError:
+            return ""  # removed in this moment
+        return f"{format_micro_time(datetime.fromtimestamp(saved, UTC))} {name}"
 
     def mark_checkpoints(self, trainjob: str) -> FilesMark:
         """Of its checkpoints, wherever they are: in their directory, or in the outputs under a usual name. Of very many

@@ -12,10 +12,12 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
-from trainmaster.api.meta import Fields
+from trainmaster.api.lifecycle.stalls import SAVING, STOPPED, JobSign
 from trainmaster.api.training.pace import JobPace, read_pace
-from trainmaster.api.training.stalls import SAVING, STOPPED, JobSign
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.usage import PodMeasurement
 from trainmaster.kit.clock import Clock, parse_time
 from trainmaster.node.disk.results import Results
@@ -102,6 +104,19 @@ _BUSY_CORES = 0.01
 """A waiting Python program with its threads uses less."""
 
 
+class LookedAtRank(Protocol):
+    """A Pod of a job, and what it uses; None if it did not answer."""
+
+    @property
+    def pod(self) -> Pod: ...
+
+    @property
+    def job(self) -> TrainingJob: ...
+
+    @property
+    def use(self) -> PodMeasurement | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SignReader:
     """Looks at all running jobs and notes what it sees."""
@@ -113,15 +128,17 @@ class SignReader:
     has_stopped: Callable[[str], bool]
     """Whether processes of a Pod are stopped, by its uid."""
 
-    async def look(self, ranks: Iterable[tuple[Fields, str]], measured: Mapping[str, PodMeasurement]) -> None:
-        """`ranks`: a job and the uid of one of its Pods each; `measured`: what Pods use."""
+    async def look(self, ranks: Iterable[LookedAtRank]) -> None:
         pods: dict[str, list[str]] = {}
         paces: dict[str, JobPace] = {}
-        for job, pod in ranks:
-            uid = job["metadata"]["uid"]
+        measured: dict[str, PodMeasurement] = {}
+        for rank in ranks:
+            uid = rank.job.uid
             if uid not in pods:
-                pods[uid], paces[uid] = [], read_pace(job)
-            pods[uid].append(pod)
+                pods[uid], paces[uid] = [], read_pace(rank.job.raw)
+            pods[uid].append(rank.pod.uid)
+            if rank.use is not None:
+                measured[rank.pod.uid] = rank.use
         self.signs.keep(pods)
         # Files are only looked at where they can matter, because that costs most.
         now = self.signs.read_wall()

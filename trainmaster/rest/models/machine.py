@@ -10,7 +10,8 @@ from pydantic.config import JsonDict
 _NODE: JsonDict = {
     "name": "workstation",
     "ready": True,
-    "cordoned": False,
+    "cordoned": True,
+    "drain": {"since": "2026-11-15T20:00:00Z", "by": "ann", "reason": "new kernel", "ends_with_start": False},
     "created_at": "2026-11-15T08:00:00Z",
     "labels": {"kubernetes.io/arch": "amd64"},
     "conditions": [
@@ -38,6 +39,13 @@ _NODE: JsonDict = {
             "requests": {"cpu": 8, "nvidia.com/gpu": 1},
         }
     ],
+}
+_STOPPING: JsonDict = {"namespace": "ann", "name": "mnist", "kind": "TrainJob", "uid": "4b1b6ab4", "pods": 2}
+_DRAINING: JsonDict = {
+    "drain": _NODE["drain"],
+    "complete": False,
+    "stopping": [_STOPPING],
+    "suspended": [_STOPPING],
 }
 _WAITING: JsonDict = {
     "position": 1,
@@ -89,12 +97,20 @@ class NodeJob(BaseModel):
     requests: dict[str, float] = Field(description="Of these Pods together.")
 
 
+class NodeDrain(BaseModel):
+    since: str
+    by: str | None
+    reason: str | None
+    ends_with_start: bool = Field(description="The machine shuts down: the next start of the server ends the drain.")
+
+
 class NodeDetail(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_NODE]})
 
     name: str
     ready: bool
     cordoned: bool = Field(description="It takes no new Pods.")
+    drain: NodeDrain | None = Field(description="Jobs are suspended, and nothing starts; null: it is not drained.")
     created_at: str
     labels: dict[str, str]
     conditions: list[NodeCondition]
@@ -107,6 +123,29 @@ class Nodes(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"items": [_NODE]}]})
 
     items: list[NodeDetail]
+
+
+class DrainRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "new kernel"}]})
+
+    reason: str = Field(default="", max_length=500, description="Shown to everybody whose job waits.")
+
+
+class DrainedJob(BaseModel):
+    namespace: str
+    name: str
+    kind: str = Field(description="Pod: it belongs to no job, so it cannot be suspended.")
+    uid: str
+    pods: int = Field(description="Of it, that may still have processes.")
+
+
+class DrainAnswer(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [_DRAINING]})
+
+    drain: NodeDrain | None
+    complete: bool = Field(description="It is drained, and nothing runs any more.")
+    stopping: list[DrainedJob] = Field(description="What still runs.")
+    suspended: list[DrainedJob] = Field(description="What the drain has suspended; its end resumes it.")
 
 
 class QueuedJob(BaseModel):

@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from trainmaster.rest.context import BackendOf, CallerOf
-from trainmaster.rest.models.machine import NodeDetail, Nodes, Queue
+from trainmaster.rest.models.machine import DrainAnswer, DrainRequest, NodeDetail, Nodes, Queue
 from trainmaster.rest.problems import not_found
 from trainmaster.rest.routes.jobs import Namespace
+from trainmaster.rest.services import drains
 from trainmaster.rest.services.namespaces import check_reader, find_namespace
 
 router = APIRouter(prefix="/api/v1", tags=["machine"])
@@ -29,6 +30,28 @@ async def read_node(name: NodeName, caller: CallerOf, backend: BackendOf) -> Nod
         if node["name"] == name:
             return NodeDetail(**node)
     raise not_found(f"there is no node {name[:64]!r}", hint="GET /api/v1/nodes lists them")
+
+
+@router.get("/nodes/{name}/drain", summary="How far a drain is")
+async def read_node_drain(name: NodeName, caller: CallerOf, backend: BackendOf) -> DrainAnswer:
+    await drains.check(caller, backend, name)
+    return await drains.read(caller)
+
+
+@router.post("/nodes/{name}/drain", summary="Let all jobs save and stop, and start nothing", status_code=202)
+async def drain_node(
+    name: NodeName, caller: CallerOf, backend: BackendOf, body: DrainRequest | None = None
+) -> DrainAnswer:
+    """For administrators of a home (docs/maintenance.md). Answers at once, and can be repeated."""
+    await drains.check(caller, backend, name)
+    return await drains.start(caller, backend, "" if body is None else body.reason)
+
+
+@router.post("/nodes/{name}/undrain", summary="End the drain: jobs continue where they were")
+async def undrain_node(name: NodeName, caller: CallerOf, backend: BackendOf) -> DrainAnswer:
+    """For administrators of a home. `suspended` lists what is resumed. Can be repeated."""
+    await drains.check(caller, backend, name)
+    return await drains.end(caller)
 
 
 @router.get("/queue", summary="What waits, in order, and why")

@@ -27,7 +27,7 @@ from trainmaster.jobs.logs.contract import Kept, NothingKept
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.kit.clock import format_time, parse_time
 from trainmaster.rest.problems import FieldProblem, Problem, invalid, not_found
-from trainmaster.rest.services.job_reader import describe_record
+from trainmaster.rest.services.job_reader import describe_outcome
 from trainmaster.rest.services.job_views import build_verdict, build_worker
 from trainmaster.rest.services.namespaces import ALL
 
@@ -117,7 +117,7 @@ class HistoryService:
         placed = [(place, pod) for pod in list_pods(record) if (place := find_place(pod.raw)) is not None]
         return {
             **build_summary(record, facts),
-            "message": describe_record(record).message,
+            "message": describe_outcome(record).message,
             "verdict": build_verdict(read_training_job(document["trainjob"])),
             "workers": [build_worker(place, pod) for place, pod in placed],
             "events": [_build_event(event) for event in list_items(document, "events")[-_EVENTS:]],

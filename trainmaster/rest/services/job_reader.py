@@ -7,7 +7,7 @@ why). Callers without permission to read TrainJobs of a namespace get nothing, n
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainmaster.api.labels import COMPLETION_INDEX, REPLICATED_JOB_NAME
@@ -139,13 +139,17 @@ def describe_ended(job: TrainingJob) -> JobState | None:
 
 
 def describe_record(record: JobRecord) -> JobState:
-    deletion = record.deletion
+    outcome, deletion = describe_outcome(record), record.deletion
     gone = "" if deletion is None else f" (deleted {deletion.at} by {deletion.by or 'somebody unknown'})"
+    return replace(outcome, message=outcome.message + gone)
+
+
+def describe_outcome(record: JobRecord) -> JobState:
+    """Without who deleted the job and when."""
     ended = describe_ended(read_training_job(record.document["trainjob"]))
     if record.state == DELETED or ended is None:
-        text = f"deleted before its end{gone}"
-        return JobState(record.name, "Failed", text, record.created, record.finished or None)
-    return JobState(record.name, ended.state, ended.message + gone, record.created, ended.completed_at)
+        return JobState(record.name, "Failed", "deleted before its end", record.created, record.finished or None)
+    return JobState(record.name, ended.state, ended.message, record.created, ended.completed_at)
 
 
 async def _explain(client: Client, job: TrainingJob) -> str:

@@ -1,4 +1,4 @@
-"""What the REST API shows of nodes: what is taken, whose GPUs are whose, and which jobs run there."""
+"""What the REST API shows of nodes (what is taken, whose GPUs are whose, what runs there) and of the queue."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from trainmaster.api.devices import Device, render_devices, render_lease
-from trainmaster.api.labels import DEVICES, JOBSET_UID, REPLICATED_JOB_NAME
+from trainmaster.api.labels import DEVICES, JOBSET_UID, MIRROR, REPLICATED_JOB_NAME
 from trainmaster.api.meta import Object
-from trainmaster.api.resources import JOB_SETS, PODS
-from trainmaster.app.rest.machine import build_nodes
+from trainmaster.api.resources import JOB_SETS, PODS, TRAIN_JOBS
+from trainmaster.app.rest.machine import build_nodes, build_queue
 from trainmaster.client.listed import ListedView
-from trainmaster.rest.models.machine import NodeDetail
+from trainmaster.rest.models.machine import NodeDetail, Queue
 
 pytestmark = pytest.mark.unit
 
@@ -92,6 +92,18 @@ def test_what_runs_on_a_node_is_summed_by_job() -> None:
     assert (taken["cpu"], taken[GPU], taken["pods"]) == (1.5, 1.0, 3.0)
 
 
+def test_pods_that_mirror_the_control_plane_are_no_load_of_jobs() -> None:
+    mirrors = [make_pod("scheduler"), make_pod("etcd")]
+    for mirror in mirrors:
+        mirror["metadata"]["annotations"] = {MIRROR: "1"}
+    mirrors[0]["spec"]["containers"] = [{"name": "main"}]
+    (node,) = read([make_node()], ListedView({PODS: [make_pod("alone"), *mirrors]}))
+    taken = {one.name: one.taken for one in node.resources}
+    # A static Pod of a cluster takes what it requests.
+    assert (taken["cpu"], taken["pods"]) == (1.0, 2.0)
+    assert node.jobs is not None and [job.name for job in node.jobs] == ["alone"]
+
+
 def test_a_cluster_that_only_counts_gpus_shows_how_many_each_job_has() -> None:
     pods = [
         make_pod("first", gpus=2),
@@ -108,3 +120,33 @@ def test_nothing_is_claimed_about_pods_that_the_caller_may_not_list() -> None:
     (node,) = read([make_node(devices=DEVICES_OF_NODE)], None)
     assert [one.state for one in node.gpus] == ["unknown", "unknown", "held", "unhealthy"]
     assert node.jobs is None and {one.taken for one in node.resources} == {None}
+
+
+NO_NODE = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def make_job(name: str, **status: Any) -> Object:
+    meta = {"name": name, "namespace": "ann", "uid": f"{name}-uid", "creationTimestamp": "2026-11-15T09:00:00Z"}
+    return {"metadata": meta, "spec": {"runtimeRef": {"name": "plain"}}, "status": status}
+
+
+def make_unscheduled(job: str) -> Object:
+    pod = make_pod(f"{job}-node-0-0", node="")
+    pod["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": job}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_NODE}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def test_a_job_that_says_nothing_waits_for_what_the_scheduler_says_of_its_pods() -> None:
+    """As with upstream's Trainer, which has no `status.waiting`."""
+    told = {"reason": "Queued", "message": "it waits for its turn", "since": "2026-11-15T09:01:00Z"}
+    ended = {"conditions": [{"type": "Failed", "status": "True", "reason": "FailedJobs"}]}
+    jobs = [make_job("large"), make_job("told", waiting=told), make_job("runs"), make_job("over", **ended)]
+    pods = [make_unscheduled("large"), make_unscheduled("told"), make_unscheduled("over"), make_pod("runs-node-0-0")]
+    queue = build_queue(ListedView({TRAIN_JOBS: jobs, PODS: pods}), "ann", is_whole=False)
+    told_first, large = Queue(**queue).items
+    assert (told_first.name, told_first.sentence) == ("told", "it waits for its turn")
+    assert (large.name, large.kind, large.uid, large.reason) == ("large", "TrainJob", "large-uid", "Unschedulable")
+    assert large.sentence == f"Pod large-node-0-0: {NO_NODE}"
+    assert (large.requests, large.since, large.position) == ({"cpu": 0.5, "pods": 1}, "2026-11-15T09:00:00Z", None)

@@ -184,9 +184,28 @@ def test_words_with_special_meaning_are_quoted() -> None:
 def test_systemd_itself_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     unit = tmp_path / "trainmaster.service"
-    unit.write_text(render(Unit(tmp_path / "50% of $HOME", ["/bin/sh", "-c", "exit 0"], "/usr/bin:/bin")))
+    program_of_unit = ["/bin/sh", "-c", "exit 0"]
+    home = tmp_path / "50% of $HOME"
+    unit.write_text(render(Unit(home, program_of_unit, "/usr/bin:/bin", stopping=[*program_of_unit, "$HOME"])))
     if program is None:
         assert "[Service]\nType=simple\n" in unit.read_text()  # no systemd here: at least the sections are there
         return
     done = subprocess.run([program, "--user", "verify", str(unit)], capture_output=True, text=True, timeout=60)
     assert [line for line in (done.stdout + done.stderr).splitlines() if "trainmaster.service" in line] == []
+
+
+def test_before_a_shutdown_the_unit_lets_jobs_save_and_has_time_for_it(machine: Machine) -> None:
+    assert machine("install", "--user", "--save-seconds", "300", "--dry-run") == exits.OK
+    stop = next(line for line in machine.out.splitlines() if line.startswith("ExecStop="))
+    assert stop.startswith("ExecStop=-"), "a job that does not stop must not make the unit fail"
+    assert stop.endswith(f'service stopping --user --save-seconds 300 --home "{machine.home}"')
+    assert "TimeoutStopSec=330\n" in machine.out
+    assert machine("install", "--system", "--dry-run") == exits.OK
+    assert "After=network.target dbus.socket dbus.service\n" in machine.out and "TimeoutStopSec=120\n" in machine.out
+    assert machine("install", "--user", "--save-seconds", "0") == exits.USAGE
+
+
+def test_without_a_server_there_is_nothing_to_save(machine: Machine) -> None:
+    (machine.root / "bin" / "systemctl").write_text("#!/bin/sh\necho stopping\nexit 1\n")
+    assert machine("stopping", "--user") == exits.OK
+    assert "no server runs" in machine.out

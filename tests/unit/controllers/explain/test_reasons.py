@@ -77,7 +77,10 @@ def test_a_stalled_job_says_since_when_and_what_can_be_done() -> None:
     job = make(status={"stalled": stalled, "jobsStatus": [{"name": "node", "ready": 1, "active": 1}]})
     found = ask_running(job)
     assert (found.state, found.reason, found.since) == ("Running", "Stalled", ago(7200))
-    assert found.sentence == "runs since 3h: 1 Pod runs, but stands still since 2h: no step has come after step 7"
+    assert (
+        found.sentence
+        == "has been running for 3h: 1 Pod runs, but stands still since 2h: no step has come after step 7"
+    )
     assert any("trainmaster restart a" in line for line in found.unblock)
 
 
@@ -233,19 +236,19 @@ CRASHED: Object = {"state": {"terminated": {"exitCode": 3}}}
 
 def test_pods_that_crash_or_are_being_stopped_do_not_run() -> None:
     job = make(metadata={"creationTimestamp": ago(30)}, status={"jobsStatus": [{"name": "node", "active": 1}]})
-    assert ask_about(job, make_pod("x", RUNNING), make_pod("y", RUNNING)) == "runs since 27s: 2 Pods run"
+    assert ask_about(job, make_pod("x", RUNNING), make_pod("y", RUNNING)) == "has been running for 27s: 2 Pods run"
     crashing = ask_about(job, make_pod("x", RUNNING), make_pod("y", CRASHED))
     assert "1 Pod runs; Pod y" in crashing and "exit code 3" in crashing
     stopping = ask_about(job, make_pod("x", RUNNING, **STOPPING))
-    assert stopping == "is starting since 30s: 1 Pod is still ending, for at most 20s"
+    assert stopping == "has been starting for 30s: 1 Pod is still ending, for at most 20s"
 
 
 def test_a_suspended_job_whose_pods_are_still_ending_says_so() -> None:
     condition = {"type": "Suspended", "status": "True", "lastTransitionTime": ago(5)}
     job = make(spec={"suspend": True}, status={"conditions": [condition]})
-    assert ask_about(job) == "is suspended since 5s: nothing of it runs"
+    assert ask_about(job) == "has been suspended for 5s: nothing of it runs"
     pods = [make_pod(name, RUNNING, **STOPPING) for name in ("x", "y")]
-    assert ask_about(job, *pods) == "is suspended since 5s: 2 Pods are still ending, for at most 20s"
+    assert ask_about(job, *pods) == "has been suspended for 5s: 2 Pods are still ending, for at most 20s"
 
 
 def test_a_job_that_waits_for_its_old_pods_before_it_is_resumed_says_so() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.controllers.test_verdict import Stage as Pods
 from tests.unit.controllers.trainjob.stage import Stage, make_jobs, make_trainjob, play
 from tests.unit.controllers.trainjob.stage import make_runtime as make_full_runtime
-from tests.unit.controllers.trainjob.test_verdict import Stage as Pods
 from tests.unit.controllers.world import NOW
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, JOB_SETS, JOBS, TRAIN_JOBS

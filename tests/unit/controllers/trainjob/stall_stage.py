@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.unit.controllers.world import NOW, World, make_runtime, make_trainjob
 from trainmaster.api.labels import ON_STALL, REPLICATED_JOB_NAME
+from trainmaster.api.lifecycle.stalls import JobSign, StallRules
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.training import reports
 from trainmaster.api.training.pace import PaceMeter
-from trainmaster.api.training.stalls import JobSign, StallRules
 from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.trainjob.reconciler import build_controller
 from trainmaster.engine.plan import Note
@@ -41,9 +41,10 @@ class StallStage:
     ) -> None:
         self.clock = VirtualClock(NOW)
         self.world = ClockedWorld(self.clock)
-        self.sign: JobSign | None = JobSign(0.0) if signs else None
+        self.sign: JobSign | None = None
         self.notes: list[Note] = []
         self._on_cluster = on_cluster
+        self._signs = signs
         self.start_server()
         self.world.add(CLUSTER_TRAINING_RUNTIMES, make_runtime(jobset={"failurePolicy": {"maxRestarts": max_restarts}}))
         trainjob = make_trainjob(name=NAME)
@@ -56,7 +57,11 @@ class StallStage:
     def start_server(self) -> None:
         """Also in place of one that has ended: nothing that was in memory is left."""
         began = self.clock.boot()
-        rules = StallRules(find_sign=lambda uid: self.sign, count_watched=lambda: self.clock.boot() - began)
+        rules = StallRules(
+            find_sign=lambda uid: self.sign,
+            sees_use=self._signs,
+            count_watched=lambda: self.clock.boot() - began,
+        )
         self._controller = build_controller(FrameworkContext(stalls=rules, on_cluster=self._on_cluster))
         self._timeline: Timeline[str] = Timeline(self.clock)
         self._meter = PaceMeter(self.clock)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.unit.controllers.world import NOW, World
+from trainmaster.api.lifecycle.stalls import JobSign, StallRules
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.patches import merge
 from trainmaster.api.resources import PODS
 from trainmaster.api.training.pace import PaceMeter, read_pace
 from trainmaster.api.training.reports import STEP
-from trainmaster.api.training.stalls import JobSign, StallRules
 from trainmaster.controllers.trainjob.stalls import Stand, find_stand
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.trainjobs import TrainJob

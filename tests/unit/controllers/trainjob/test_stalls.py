@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.controllers.trainjob.stall_stage import NAME, StallStage
 from trainmaster.api.labels import FIRST_ATTEMPT, ON_STALL
+from trainmaster.api.lifecycle.stalls import SAVING, STOPPED, JobSign
 from trainmaster.api.resources import JOB_SETS, TRAIN_JOBS
-from trainmaster.api.training.stalls import SAVING, STOPPED, JobSign
 
 pytestmark = pytest.mark.unit
 
@@ -159,6 +159,9 @@ def test_a_reason_for_standing_still_excuses_it_as_long_as_it_lasts(excuse: str)
 
 def test_a_job_that_never_reported_stalls_only_without_output_and_use() -> None:
     stage = StallStage(signs=True)
+    stage.go(20)
+    assert stage.find_stalled() is None, "nobody has looked at it"
+    stage.sign = JobSign(0.0)
     stage.go(HOUR)
     assert stage.find_stalled() is None, "it is busy"
     stage.sign = JobSign(290.0)

@@ -6,11 +6,14 @@ import asyncio
 import math
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from trainmaster.api.lifecycle.stalls import SAVING, STOPPED, JobSign
 from trainmaster.api.meta import Object
-from trainmaster.api.training.stalls import SAVING, STOPPED, JobSign
+from trainmaster.jobs.models.pods import Pod
+from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.usage import GpuUsage, PodMeasurement
 from trainmaster.kit.clock import format_time
 from trainmaster.node.disk.results import Results
@@ -90,6 +93,12 @@ def test_stopped_processes_are_an_excuse_while_they_are_stopped() -> None:
 # What is read
 
 
+class Rank(NamedTuple):
+    pod: Pod
+    job: TrainJob
+    use: PodMeasurement | None
+
+
 class Machine:
     """One job with one Pod, whose files lie below a directory."""
 
@@ -112,8 +121,7 @@ class Machine:
         if advances:
             pace = {"position": "7", "furthest": "7", "advancedAt": format_time(self.clock.now())}
             self.job["status"] = {"pace": pace}
-        measured = {} if use is None else {"p": use}
-        asyncio.run(self.reader.look([(self.job, "p")], measured))
+        asyncio.run(self.reader.look([Rank(Pod({"metadata": {"uid": "p"}}), TrainJob(self.job), use)]))
         found = self.signs.find("u")
         assert found is not None
         return found

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.history.archive import Archive
 from trainmaster.history.record import JobRecord, RecordedDeletion
-from trainmaster.rest.services.job_reader import describe_record
+from trainmaster.rest.services.job_reader import describe_outcome, describe_record
 from trainmaster.rest.services.records import ArchivedRecords, LogEnd, NoRecords
 
 pytestmark = pytest.mark.unit
@@ -48,6 +48,7 @@ def test_a_record_tells_the_end_and_who_deleted_it() -> None:
     state = describe_record(make_record("x", "2026-01-01T00:00:00Z", "Failed"))
     assert (state.state, state.completed_at) == ("Failed", "2026-01-02T00:00:00Z")
     assert state.message == "end of x (deleted 2026-01-03T00:00:00Z by ann)"
+    assert describe_outcome(make_record("x", "2026-01-01T00:00:00Z", "Failed")).message == "end of x"
     state = describe_record(make_record("x", "2026-01-01T00:00:00Z", "Deleted"))
     assert (state.state, state.message.startswith("deleted before its end")) == ("Failed", True)
 

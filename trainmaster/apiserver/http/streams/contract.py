@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trainmaster.api.meta import Object
+from trainmaster.api.status import StatusError
 
 
 class PodStreamError(Exception):
@@ -74,6 +75,53 @@ class PodStreams(Protocol):
     async def attach(self, pod: Object, wanted: StreamOptions) -> RunningProgram: ...
 
     async def connect(self, pod: Object, port: int) -> Tunnel: ...
+
+
+class Wire(Protocol):
+    """A connection after an upgrade."""
+
+    @property
+    def closing(self) -> bool: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def is_ready(self) -> bool:
+        """Whether the peer is connected and keeps up."""
+        ...
+
+    async def wait_until_writable(self) -> None:
+        """Raises ConnectionResetError if the peer is gone."""
+        ...
+
+    def hold_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def linger(self) -> None:
+        """Closes it after the peer has had time to read."""
+        ...
+
+
+class UpgradedSession(Protocol):
+    """Consumes the bytes of a connection after an upgrade."""
+
+    verdict: StatusError | None
+    """Why the client may not continue; set before the serving task is cancelled."""
+
+    def feed(self, data: bytes) -> None:
+        """Raises FramingError to disconnect the peer."""
+        ...
+
+    def probe(self) -> None:
+        """Sends something that needs no answer, to notice a disconnected peer while nothing is read."""
+        ...
+
+    @property
+    def is_held(self) -> bool: ...
+
+    def close(self, code: int, reason: str) -> None:
+        """Closes the session after everything written before has been sent."""
+        ...
 
 
 def read_port(text: str) -> int | None:

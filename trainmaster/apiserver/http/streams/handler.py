@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -25,12 +25,12 @@ from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.messages import ApiRequest, header_line
 from trainmaster.apiserver.http.routes import Route
 from trainmaster.apiserver.http.streams import websocket
-from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOptions, read_port
+from trainmaster.apiserver.http.streams.contract import PodStreams, StreamOptions, UpgradedSession, Wire, read_port
 from trainmaster.apiserver.http.subresources.logs import choose_container, find_container_status
 from trainmaster.jobs.models.pods import Pod
 
 if TYPE_CHECKING:
-    from trainmaster.apiserver.http.streams.sessions import StreamSession, Wire
+    from trainmaster.apiserver.http.streams.sessions import StreamSession
 
 SUBRESOURCES = ("exec", "attach", "portforward")
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -38,14 +38,16 @@ FORWARD = "portforward.k8s.io"
 TUNNEL = f"SPDY/3.1+{FORWARD}"
 _MOST_PORTS = 64
 
+S = TypeVar("S", bound=UpgradedSession)
+
 
 @dataclass(frozen=True, slots=True)
-class UpgradeResponse:
+class UpgradeResponse(Generic[S]):
     """A session instead of an answer: `open` creates the consumer of the client's bytes, `serve` runs until its end."""
 
     headers: bytes
-    open: Callable[[Wire], StreamSession]
-    serve: Callable[[StreamSession], Awaitable[None]]
+    open: Callable[[Wire], S]
+    serve: Callable[[S], Awaitable[None]]
 
 
 class StreamHandler:
@@ -54,7 +56,7 @@ class StreamHandler:
         self._access = access
         self._streams = streams
 
-    def handle(self, request: ApiRequest, kind: Kind) -> UpgradeResponse:
+    def handle(self, request: ApiRequest, kind: Kind) -> UpgradeResponse[StreamSession]:
         if request.method not in ("GET", "POST"):
             raise status.method_not_allowed()
         self.check_create(request)
@@ -101,7 +103,9 @@ class StreamHandler:
             raise status.bad_request("you must specify at least 1 of stdin, stdout, stderr")
         return wanted
 
-    def _run(self, request: ApiRequest, pod: Object, wanted: StreamOptions, streams: PodStreams) -> UpgradeResponse:
+    def _run(
+        self, request: ApiRequest, pod: Object, wanted: StreamOptions, streams: PodStreams
+    ) -> UpgradeResponse[StreamSession]:
         # Imported here because most servers are never asked for a stream.
         from trainmaster.apiserver.http.streams.programs import ProgramServer  # noqa: PLC0415
         from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams  # noqa: PLC0415
@@ -119,7 +123,7 @@ class StreamHandler:
             server.serve_channels,
         )
 
-    def _forward(self, request: ApiRequest, pod: Object, streams: PodStreams) -> UpgradeResponse:
+    def _forward(self, request: ApiRequest, pod: Object, streams: PodStreams) -> UpgradeResponse[StreamSession]:
         from trainmaster.apiserver.http.streams.forwarding import Forwarder  # noqa: PLC0415 - see above
         from trainmaster.apiserver.http.streams.sessions import NumberedChannels, SpdyStreams  # noqa: PLC0415
 
@@ -185,10 +189,10 @@ def _read_ports(values: list[str]) -> tuple[int, ...]:
 
 
 def is_spdy(request: ApiRequest) -> bool:
-    return _asks_for(request, "spdy/3.1")
+    return asks_for(request, "spdy/3.1")
 
 
-def _asks_for(request: ApiRequest, protocol: str) -> bool:
+def asks_for(request: ApiRequest, protocol: str) -> bool:
     headers = request.headers
     return "upgrade" in headers.get("connection", "").lower() and headers.get("upgrade", "").lower() == protocol
 
@@ -202,7 +206,7 @@ def _accept_spdy(request: ApiRequest, protocol: str) -> bytes:
 
 
 def _choose_protocol(request: ApiRequest, known: tuple[str, ...]) -> str:
-    if not _asks_for(request, "websocket"):
+    if not asks_for(request, "websocket"):
         raise status.bad_request("unable to upgrade: missing upgrade headers in request: use kubectl, or a WebSocket")
     if request.method != "GET":
         raise status.bad_request("unable to upgrade: a WebSocket begins with GET")

@@ -12,10 +12,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from trainmaster.api.status import StatusError
 from trainmaster.apiserver.http.streams import spdy, websocket
+from trainmaster.apiserver.http.streams.contract import Wire
 from trainmaster.edge.connection import FramingError
 
 HIGH = 256 * 1024
@@ -23,27 +23,6 @@ LOW = 64 * 1024
 MOST_STREAMS = 256
 """Concurrent SPDY streams; port-forward needs two per connection."""
 _CLOSE_CHANNEL = 255
-
-
-class Wire(Protocol):
-    """A connection after an upgrade."""
-
-    @property
-    def closing(self) -> bool: ...
-
-    def write(self, data: bytes) -> None: ...
-
-    async def wait_until_writable(self) -> None:
-        """Raises ConnectionResetError if the peer is gone."""
-        ...
-
-    def hold_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def linger(self) -> None:
-        """Closes it after the peer has had time to read."""
-        ...
 
 
 class Channel:

@@ -9,12 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
 from trainmaster.api.formats.patterns import LinePattern
 from trainmaster.jobs.logs.lines import sort_key
 from trainmaster.jobs.logs.windows.merged import LineAddress, MergedLog, RunLog
-from trainmaster.jobs.logs.windows.stored import LogBytes, cut_heads, is_plain, locate_entry, read_block, read_time
+from trainmaster.jobs.logs.windows.stored import (
+    LogBytes,
+    cut_heads,
+    is_plain,
+    locate_entry,
+    read_backward,
+    read_block,
+    read_time,
+)
 
 MOST_HITS = 10_000
 _BLOCK = 1 << 20
@@ -72,37 +81,46 @@ class _RunSearch:
     pattern: LinePattern
     most: int
     is_late: bool = False
-    last_key: str = ""
-    last_number: int = -1
-    """The number of the line before the block among those of its time."""
-    first_key: str = ""
+    begin: int = 0
+    """Of the block that is searched."""
+    key: str = ""
     first: int = 0
-    """The first line of the block with the time of the last hit."""
+    """The first line of the block with the time of the last hit, whose number among those of its time is `number`."""
+    number: int = 0
 
     def run(self, is_late: Callable[[], bool]) -> Iterator[tuple[str, Hit]]:
-        begin, left = 0, self.most
-        while begin < self.log.size and left > 0:
+        left = self.most
+        while self.begin < self.log.size and left > 0:
             if is_late():
                 self.is_late = True
                 return
-            end = locate_entry(self.log, begin + _BLOCK)
-            times, texts = self._read(begin, end)
+            end = locate_entry(self.log, self.begin + _BLOCK)
+            times, texts = self._read(end)
+            self.key = ""
             for index, excerpt in self._list_found(texts):
                 yield self._build(times, index, excerpt)
                 left -= 1
                 if not left:
                     return
-            self._note_end(times)
-            begin = end
+            self.begin = end
 
-    def _read(self, begin: int, end: int) -> tuple[Sequence[bytes | str], Sequence[bytes]]:
-        """Entries or times of the lines, which `_get_time` reads when they are needed; and the texts."""
-        raw = self.log.read(begin, end - begin)
-        if is_plain(self.log, begin, raw):
+    def _read(self, end: int) -> tuple[Sequence[bytes | str], Sequence[bytes]]:
+        """Entries or times of the lines of the block, which `_get_time` reads when they are needed; and the texts.
+        Neither if nothing can be found."""
+        raw = self.log.read(self.begin, end - self.begin)
+        if is_plain(self.log, self.begin, raw):
+            if not self._may_have(raw):
+                return (), ()
             entries = raw.split(b"\n")[:-1]
             return entries, cut_heads(entries)
-        lines = read_block(self.log, begin, end)
+        lines = read_block(self.log, self.begin, end)
         return [line.time for line in lines], [line.text for line in lines]
+
+    def _may_have(self, raw: bytes) -> bool:
+        """Searches whole entries, which is several times as quick as cutting them into lines."""
+        if self.pattern.asks_for_begin or b"\x1b" in raw:
+            return True
+        return self.pattern.search(raw, 0) is not None
 
     def _list_found(self, texts: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
         """(index of a line, its excerpt), each line once."""
@@ -129,18 +147,17 @@ class _RunSearch:
 
     def _count_same(self, times: Sequence[bytes | str], index: int) -> int:
         key = sort_key(_get_time(times[index]))
-        if key != self.first_key:
+        if key != self.key:
             first = index
             while first > 0 and sort_key(_get_time(times[first - 1])) == key:
                 first -= 1
-            self.first_key, self.first = key, first
-        earlier = self.last_number + 1 if self.first == 0 and key == self.last_key else 0
-        return earlier + index - self.first
+            self.key, self.first = key, first
+            self.number = self._count_before(key) if first == 0 else 0
+        return self.number + index - self.first
 
-    def _note_end(self, times: Sequence[bytes | str]) -> None:
-        if times:
-            number = self._count_same(times, len(times) - 1)
-            self.last_key, self.last_number, self.first_key = self.first_key, number, ""
+    def _count_before(self, key: str) -> int:
+        """The lines of this time that stand before the block."""
+        return sum(1 for _ in takewhile(lambda line: line.key == key, read_backward(self.log, self.begin)))
 
 
 def _get_time(entry: bytes | str) -> str:

@@ -188,7 +188,12 @@ def read_block(log: LogBytes, begin: int, end: int) -> list[StoredLine]:
 def is_plain(log: LogBytes, begin: int, raw: bytes) -> bool:
     """Whether each of these entries, which begin there, is a line."""
     look = min(begin, _LOOK)
-    return b" P " not in raw and b" P " not in log.read(begin - look, look)
+    return not _may_have_parts(raw) and not _may_have_parts(log.read(begin - look, look))
+
+
+def _may_have_parts(raw: bytes) -> bool:
+    # One character is found much more quickly than three.
+    return b"P" in raw and b" P " in raw
 
 
 def _read_parts(raw: bytes, begin: int, known: _Open) -> list[StoredLine]:

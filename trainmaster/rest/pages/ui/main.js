@@ -12,11 +12,11 @@ import { LoginPage, UnreachablePage } from "./pages/login.js";
 import { OverviewPage } from "./pages/overview.js";
 import { Loading } from "./parts/basics.js";
 import { Header, Notices } from "./parts/header.js";
-import { Help } from "./parts/help.js";
 import { Toasts } from "./parts/toasts.js";
 
 const REFRESH_MS = 5 * 60_000;
 
+const Help = lazy(() => import("./parts/help.js").then((module) => module.Help));
 /** @type {Record<string, (props: any) => unknown>} */
 const PAGES = {
   ...{ "": OverviewPage, jobs: JobsPage, job: JobPage },

@@ -40,6 +40,9 @@ class FakeWire:
         if not self.lingers:
             self.sent += data
 
+    def is_ready(self) -> bool:
+        return not self.lingers
+
     async def wait_until_writable(self) -> None:
         if self.lingers:
             raise ConnectionResetError

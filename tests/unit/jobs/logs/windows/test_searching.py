@@ -74,6 +74,17 @@ def test_a_hit_leads_to_its_line_also_among_many_of_the_same_time() -> None:
         assert part.lines[0].address == hit.address
 
 
+@pytest.mark.parametrize("sought", ["Needle", "NEEDLE", "needle$", "^needle"])
+def test_a_hit_is_numbered_among_lines_of_its_time_also_if_earlier_parts_of_the_log_have_none(sought: str) -> None:
+    # All in one second, and more than is searched at a time.
+    filler = b"".join(b"line %d %s\n" % (number, b"x" * 100) for number in range(20_000))
+    log = MergedLog([make_run(Printer().print(1, filler + b"needle\n" + filler + b"\x1b[1mneed\x1b[0mle\n"))])
+    hits = find(log, sought, is_pattern=not sought.isalpha())
+    assert [(hit.address.number, hit.excerpt) for hit in hits.found] == [(20_000, b"needle"), (40_001, b"needle")]
+    part = log.read(Wish(0, 1, address=hits.found[0].address))
+    assert part.lines[0].stored.text == b"needle"
+
+
 @given(
     st.lists(st.sampled_from([b"aa", b"ab", b"", b"b P a", b"ba" * 9000]), max_size=40),
     st.sampled_from(["a", "b$", "^$"]),

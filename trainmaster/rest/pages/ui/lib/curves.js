@@ -139,9 +139,7 @@ export function listPowers(from, to) {
  * @returns {{xs: number[], lines: Line[]}}
  */
 export function alignSteps(steps, attempts, values) {
-  /** @type {number[]} */
-  const xs = [...new Set(steps.filter((step) => step !== null))].sort((one, other) => one - other);
-  const places = new Map(xs.map((step, index) => [step, index]));
+  const { xs, places } = placeSteps(steps);
   const numbers = [...new Set(attempts)];
   /** @type {Line[]} */
   const lines = numbers.map(() => Array(xs.length).fill(undefined));
@@ -151,6 +149,23 @@ export function alignSteps(steps, attempts, values) {
     if (place !== undefined && line) line[place] = values[index] ?? null;
   });
   return { xs, lines };
+}
+
+/** @type {WeakMap<Values, {xs: number[], places: Map<number, number>}>} */
+const placed = new WeakMap();
+
+/**
+ * All curves of a job have the same steps, which are sorted once.
+ * @param {Values} steps
+ */
+function placeSteps(steps) {
+  let found = placed.get(steps);
+  if (!found) {
+    const xs = [...new Set(steps.filter((step) => step !== null))].sort((one, other) => one - other);
+    found = { xs, places: new Map(xs.map((step, index) => [step, index])) };
+    placed.set(steps, found);
+  }
+  return found;
 }
 
 /**

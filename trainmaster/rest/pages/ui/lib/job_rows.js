@@ -226,6 +226,8 @@ export const SORTS = {
 };
 
 /** The order in which they are counted and sorted. */
+/** How far a job came is no result: these stand beside its progress. */
+export const COUNTERS = ["current_step", "total_steps"];
 export const STATES = ["Running", "Pending", "Suspended", "Failed", "Complete", "Deleting"];
 
 /** @param {JobRow} row */

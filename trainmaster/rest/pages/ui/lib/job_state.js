@@ -102,6 +102,9 @@ function identify(event) {
   return [event.reason, event.about, event.message].join("\n");
 }
 
+/** @param {{job: string}[]} workers @returns {boolean} whether they are of several kinds, so that ranks alone do not name them */
+export const hasJobs = (workers) => new Set(workers.map((one) => one.job)).size > 1;
+
 /**
  * @param {JobDetail | null} live
  * @param {RecordDetail | null} record

@@ -43,7 +43,7 @@ export function nameResource(resource) {
 export function describeRequests(requests) {
   // Every Pod takes the place of one.
   const names = Object.keys(requests).filter((name) => name !== "pods").sort((one, other) => rank(one) - rank(other) || (one < other ? -1 : 1));
-  return names.map((name) => `${nameResource(name)} ${formatAmount(name, requests[name] ?? 0)}`).join(", ");
+  return names.map((name) => `${nameResource(name)}: ${formatAmount(name, requests[name] ?? 0)}`).join(", ");
 }
 
 /** @param {string} resource */

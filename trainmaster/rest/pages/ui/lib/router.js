@@ -32,13 +32,10 @@ function decodePart(part) {
  * @param {Record<string, string | string[] | null | undefined> | URLSearchParams} [query] empty values are left out
  */
 export function buildAddress(path, query = {}) {
-  const found = new URLSearchParams();
+  const place = `#/${path.map(encodeURIComponent).join("/")}`;
   const entries = query instanceof URLSearchParams ? [...query] : Object.entries(query);
-  for (const [name, value] of entries) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one) found.append(name, one);
-  }
-  const text = found.toString();
-  return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+  const values = entries.flatMap(([name, value]) => [value].flat().map((one) => [name, one ?? ""])).filter(([, one]) => one);
+  return values.length ? `${place}?${new URLSearchParams(values)}` : place;
 }
 
 const hash = signal(location.hash);

@@ -24,10 +24,13 @@ export const isReadOnly = () => Boolean(session.value.me?.read_only || session.v
 /** @param {string} name whether the server can do it; an older one may not */
 export const hasAbility = (name) => Boolean(session.value.server?.abilities.includes(name));
 
+/** Whether the server stands in front of a cluster, which lacks some of what a home has. */
+export const isOnCluster = () => session.value.server?.mode === "cluster";
+
 /** Whether the caller administrates the installation. On a cluster roles decide, which the page does not know. */
 export function mayManageTenants() {
-  const { me, server } = session.value;
-  return Boolean(me && (me.administrator || (server?.mode === "cluster" && !me.tenant)));
+  const { me } = session.value;
+  return Boolean(me && (me.administrator || (isOnCluster() && !me.tenant)));
 }
 
 /** The namespace that is meant where a page needs one. */

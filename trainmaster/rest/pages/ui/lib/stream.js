@@ -13,6 +13,8 @@ const POLL_MS = 5_000;
 const HIDDEN_MS = 10_000;
 const SILENT_MS = 40_000;
 const BUFFERED_MS = 120_000;
+/** So long events are taken before something is drawn. */
+const TURN_MS = 10;
 /** How long to wait before each new try; the last one is for all further tries. */
 const PAUSES_MS = [250, 500, 1_000, 1_000, 2_000, 2_000, 2_000, 5_000];
 
@@ -124,8 +126,16 @@ class Connection {
   async #read(body, silence) {
     const reader = body.getReader();
     const events = new EventReader();
+    let began = performance.now();
     for (;;) {
+      if (performance.now() - began > TURN_MS && !document.hidden) {
+        // All that has come already would be read in one go, and the page would not answer meanwhile.
+        await new Promise((go) => setTimeout(go));
+        began = performance.now();
+      }
+      const asked = performance.now();
       const { done, value } = await reader.read();
+      if (performance.now() - asked > 1) began = performance.now(); // it was not there yet
       if (done || this.#isStopped) break;
       silence.restart();
       this.#failures = 0;

@@ -3,10 +3,11 @@ import { html, useEffect, useState } from "../html.js";
 import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
 import { buildJobAddress } from "../lib/job_address.js";
+import { COUNTERS } from "../lib/job_rows.js";
 import { useLoaded } from "../lib/load.js";
 import { preferences } from "../lib/preferences.js";
 import { changeQuery, replaceQuery, route } from "../lib/router.js";
-import { isReadOnly, session } from "../lib/session.js";
+import { hasAbility, isReadOnly, session } from "../lib/session.js";
 import { findDay } from "../lib/time.js";
 import { showProblem } from "../lib/toasts.js";
 import { Age, Choice, Empty, Given, Loading, Problem, Span, State } from "../parts/basics.js";
@@ -17,8 +18,6 @@ import { RecordActions } from "../parts/record_actions.js";
 
 const PAGE = 100;
 const MOST_METRICS = 3;
-/** How far a job came is no result. */
-const COUNTERS = ["current_step", "total_steps"];
 /** The filters that are texts. */
 const WORDS = ["q", "user", "runtime"];
 const FILTERS = [...WORDS, "name", "state", "ns", "since", "until", "deleted"];
@@ -26,6 +25,13 @@ const FILTERS = [...WORDS, "name", "state", "ns", "since", "until", "deleted"];
 const OURS = "trainmaster.dev/";
 
 export function HistoryPage() {
+  useEffect(() => {
+    document.title = `${t("page.history")} · Trainmaster`;
+  });
+  return html`<h1>${t("page.history")}</h1>${hasAbility("history") ? html`<${Archive} />` : html`<${Empty}>${t("history.absent")}<//>`}`;
+}
+
+function Archive() {
   const { query } = route.value;
   const { zone } = preferences.value;
   const wanted = {
@@ -44,11 +50,7 @@ export function HistoryPage() {
   const [round, setRound] = useState(0);
   const key = JSON.stringify([wanted, round]);
   const first = useLoaded((signal) => get("history", wanted, signal), [key]);
-  useEffect(() => {
-    document.title = `${t("page.history")} · Trainmaster`;
-  });
-  return html`<h1>${t("page.history")}</h1>
-    <${Filters} />
+  return html`<${Filters} />
     <${Problem} problem=${first.problem} />
     ${first.value ? html`<${Records} key=${key} first=${first.value} wanted=${wanted} onChange=${() => setRound(round + 1)} />` : first.isLoading ? html`<${Loading} />` : null}`;
 }

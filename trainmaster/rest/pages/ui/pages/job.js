@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { t } from "../lib/i18n.js";
 import { buildCloneAddress, buildJobAddress, buildTopic } from "../lib/job_address.js";
 import { getShownState } from "../lib/job_rows.js";
-import { countAttempts, JobState } from "../lib/job_state.js";
+import { countAttempts, hasJobs, JobState } from "../lib/job_state.js";
 import { lazy } from "../lib/lazy.js";
 import { LogLines } from "../lib/log_lines.js";
 import { TAIL_LINES } from "../lib/polling.js";
@@ -20,7 +20,6 @@ import { Facts } from "../parts/job_facts.js";
 import { LogView } from "../parts/log_view.js";
 import { RecordActions } from "../parts/record_actions.js";
 import { Verdict } from "../parts/verdict.js";
-import { VerbDialog } from "../parts/verb_dialog.js";
 
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
@@ -29,6 +28,7 @@ import { VerbDialog } from "../parts/verb_dialog.js";
 const TABS = ["logs", "ranks", "curves", "events", "outputs", "code", "manifest"];
 /** The tabs that show what the ranks use now. */
 const USING = ["ranks", "curves"];
+const VerbDialog = lazy(() => import("../parts/verb_dialog.js").then((module) => module.VerbDialog));
 const Ranks = lazy(() => import("../parts/ranks.js").then((module) => module.Ranks));
 const Curves = lazy(() => import("../parts/curves.js").then((module) => module.loadCurves()));
 const Outputs = lazy(() => import("../parts/outputs.js").then((m) => m.Outputs));
@@ -63,11 +63,12 @@ function Job({ onAsk }) {
   }, [live?.uid]);
   if (!data) return job.problem.value ? html`<${NoJob} problem=${job.problem.value} name=${name} namespace=${namespace} />` : html`<${Loading} />`;
   const attempts = countAttempts(live, record);
+  const isPast = data.state !== "Failed" && (data.verdict?.attempt ?? 0) < attempts - 1;
   return html`
     <${Head} data=${data} live=${live} onAsk=${onAsk} />
     <${Problem} problem=${job.problem.value} />
     <${Explanation} data=${data} live=${live} record=${record} />
-    <${Verdict} verdict=${data.verdict} />
+    <${Verdict} verdict=${data.verdict} isPast=${isPast} hasJobs=${hasJobs(data.workers)} />
     <${Facts} data=${data} live=${live} record=${record} />
     <${Tabs} tab=${tab} ranks=${data.workers.length} events=${job.events.value.length} />
     ${tab === "logs" ? html`<${Logs} lines=${lines} source=${source} data=${data} record=${record} attempts=${attempts} />` : null}
@@ -119,10 +120,11 @@ function useJobStream(job, lines, usage, reference, tab) {
     },
   });
   const isKept = isGone || isPast;
+  const hasRecord = job.record.value !== null;
   const path = isGone ? `history/${encodeURIComponent(job.uid)}/logs` : `jobs/${encodeURIComponent(reference.name)}/logs`;
   const source = { path, query: { namespace: reference.namespace, kind: isGone ? "" : reference.kind, worker: rank, attempt } };
   useEffect(() => {
-    if (!isKept || tab !== "logs" || !job.uid) return undefined;
+    if (!isKept || tab !== "logs" || !job.uid || (isGone && !hasRecord)) return undefined;
     if (loaded.current === shown && job.wasLive && lines.entries.length) return undefined;
     loaded.current = shown;
     const controller = new AbortController();
@@ -133,7 +135,7 @@ function useJobStream(job, lines, usage, reference, tab) {
       showProblem(error);
     });
     return () => controller.abort();
-  }, [isKept, tab, path, rank, attempt]);
+  }, [isKept, hasRecord, tab, path, rank, attempt]);
   return source;
 }
 
@@ -176,7 +178,8 @@ function Logs({ lines, source, data, record, attempts }) {
 
 /** @param {{problem: {status: number, message?: string, detail?: string, hint?: string}, name: string, namespace: string}} props */
 function NoJob({ problem, name, namespace }) {
+  if (problem.status === 404 && !hasAbility("history")) return html`<h1><${Given} text=${name} /></h1><${Empty}>${t("job.lost")} <a href="#/jobs">${t("jobs.all")}</a><//>`;
   return html`<h1><${Given} text=${name} /></h1>
-    <${Problem} problem=${problem} />
+    <${Problem} problem=${{ ...problem, hint: "" }} />
     <${Empty}><a href=${`#/history?ns=${encodeURIComponent(namespace)}&name=${encodeURIComponent(name)}`}>${t("job.find")}</a>, <a href="#/jobs">${t("jobs.all")}</a><//>`;
 }

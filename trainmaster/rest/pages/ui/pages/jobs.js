@@ -2,8 +2,9 @@
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { t } from "../lib/i18n.js";
 import { buildJobAddress } from "../lib/job_address.js";
-import { filterRows, getShownState, JobRows, sortRows, STATES } from "../lib/job_rows.js";
+import { COUNTERS, filterRows, getShownState, JobRows, sortRows, STATES } from "../lib/job_rows.js";
 import { isNarrow } from "../lib/media.js";
+import { lazy } from "../lib/lazy.js";
 import { preferences, setPreferences } from "../lib/preferences.js";
 import { replaceQuery, route } from "../lib/router.js";
 import { isReadOnly, session } from "../lib/session.js";
@@ -14,10 +15,11 @@ import { VERBS } from "../lib/verbs.js";
 import { Age, Empty, Given, Loading, Problem, Progress, Reason, Span, State } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
 import { VirtualTable } from "../parts/table.js";
-import { VerbDialog } from "../parts/verb_dialog.js";
 
 /** @typedef {import("../lib/job_rows.js").JobRow} JobRow */
 /** @typedef {import("../parts/table.js").Column<JobRow>} JobColumn */
+
+const VerbDialog = lazy(() => import("../parts/verb_dialog.js").then((module) => module.VerbDialog));
 
 const DEFAULT_ORDER = "-created";
 const SPANS = ["1h", "24h", "7d", "30d"];
@@ -45,8 +47,8 @@ function JobName({ row }) {
 
 /** @param {{row: JobRow}} props */
 function Why({ row }) {
-  if (row.state === "Running" && !row.reason) {
-    const metrics = Object.entries(row.metrics ?? {}).slice(0, 3);
+  if (row.state === "Running" && row.reason !== "Stalled") {
+    const metrics = Object.entries(row.metrics ?? {}).filter(([name]) => !COUNTERS.includes(name)).slice(0, 3);
     return html`<span class="quiet">${metrics.map(([name, value]) => html`<span class="metric" key=${name}><${Given} text=${name} /> <b><${Given} text=${value} /></b></span>`)}</span>`;
   }
   if (row.state === "Complete" || !(row.reason || row.message)) return null;
@@ -90,9 +92,12 @@ export function JobsPage() {
   const version = rows.version.value;
   const all = useMemo(() => sortRows(rows.list(), order), [version, order]);
   const shown = useMemo(() => filterRows(all, filter, now.peek()), [all, query.toString()]);
-  return html`<h1 class="unseen">${t("page.jobs")}</h1>
+  return html`<div class="head"><div class="title"><h1>${t("page.jobs")}</h1>
+      <span class="count" aria-live="polite">${t("jobs.count", { n: shown.length })}${shown.length === all.length ? null : html` <span class="quiet">${t("jobs.count.of", { n: all.length })}</span>`}</span></div>
+      ${isReadOnly() ? null : html`<a class="button main" href="#/new">${t("page.new")}</a>`}
+    </div>
     <${Problem} problem=${rows.problem.value} />
-    <${Filters} all=${all} filter=${filter} count=${shown.length} />
+    <${Filters} all=${all} filter=${filter} />
     <${JobsTable} rows=${rows} shown=${shown} order=${order} />`;
 }
 
@@ -168,8 +173,8 @@ function Selection({ rows, chosen, onClear }) {
     ${open ? html`<${VerbDialog} verb=${open.verb} jobs=${open.jobs} onClose=${close} />` : null}`;
 }
 
-/** @param {{all: JobRow[], filter: ReturnType<typeof readFilter>, count: number}} props */
-function Filters({ all, filter, count }) {
+/** @param {{all: JobRow[], filter: ReturnType<typeof readFilter>}} props */
+function Filters({ all, filter }) {
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
   useShortcuts({ "/": () => search.current?.select() });
   const options = useMemo(() => ({ user: collect(all, "user"), runtime: collect(all, "runtime") }), [all]);
@@ -190,9 +195,7 @@ function Filters({ all, filter, count }) {
     <${Pick} name="since" label=${t("jobs.since")} value=${filter.since} options=${SPANS} />
     <${Labels} labels=${filter.labels} />
     ${isNarrow.value ? null : html`<${ColumnMenu} />`}
-    <span class="count" aria-live="polite">${t("jobs.count", { n: count })}${isFiltered && count !== all.length ? html` <span class="quiet">${t("jobs.count.of", { n: all.length })}</span>` : null}</span>
     ${isFiltered ? html`<a href="#/jobs">${t("jobs.reset")}</a>` : null}
-    ${isReadOnly() ? null : html`<a class="button main" href="#/new">${t("page.new")}</a>`}
   </form>`;
 }
 

@@ -6,6 +6,8 @@ import { Command, Problem } from "../parts/basics.js";
 
 /** Tokens never cross a connection that is not encrypted. */
 const isEncrypted = location.protocol === "https:";
+/** With the prefix of a proxy. */
+const SERVER = new URL("..", document.baseURI).href.replace(/\/$/, "");
 
 export function LoginPage() {
   useEffect(() => {
@@ -18,6 +20,7 @@ export function LoginPage() {
       <h2>${t("login.link")}</h2>
       <p>${t("login.link.text")}</p>
       <p><${Command} command="trainmaster dashboard" /></p>
+      ${isEncrypted ? html`<p>${t("login.link.far")}</p><p><${Command} command=${`trainmaster dashboard --server ${SERVER} --kubeconfig FILE`} /></p>` : null}
     </section>
     ${isEncrypted ? html`<${TokenForm} />` : null}
     ${navigator.cookieEnabled ? null : html`<p class="problem">${t("login.cookies")}</p>`}

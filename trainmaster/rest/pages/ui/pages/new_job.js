@@ -10,6 +10,7 @@ import { navigate, replaceQuery, route } from "../lib/router.js";
 import { findOwnNamespace, isReadOnly } from "../lib/session.js";
 import { addToast, showProblem } from "../lib/toasts.js";
 import { Choice, Command, Copy, Empty, Problem } from "../parts/basics.js";
+import { Dialog } from "../parts/dialog.js";
 import { Findings, listMarks } from "../parts/findings.js";
 import { JobForm } from "../parts/job_form.js";
 import { TextEditor } from "../parts/text_editor.js";
@@ -22,13 +23,16 @@ const NAME = "trainmaster.new-job";
 /** @type {{name: string, bytes: ArrayBuffer} | null} */
 let archive = null;
 
+/** The text of the last clone: while nobody has changed it, another one may take its place. */
+let lastClone = "";
+
 export function NewJobPage() {
   const [draft, setDraft] = useState(() => begin());
   const [target, setTarget] = useState(/** @type {{line: number, column: number} | null} */ (null));
   useEffect(() => {
     document.title = `${t("page.new")} · Trainmaster`;
   });
-  useClone(setDraft);
+  const { offered, decide } = useClone(draft, setDraft);
   /** @param {Partial<Draft>} changes */
   const change = (changes) => {
     setDraft((before) => {
@@ -56,7 +60,15 @@ export function NewJobPage() {
         <${Actions} draft=${draft} isGood=${Boolean(check.answer?.ok)} preview=${check.answer?.manifests ?? null} onDone=${() => setDraft(clear())} />
         <${Same} draft=${draft} preview=${isYaml ? null : (check.answer?.manifests ?? null)} onEdit=${(/** @type {string} */ yaml) => change({ mode: "yaml", yaml })} />
       </div>
-    </div>`;
+    </div>
+    ${offered ? html`<${Replacing} onDecide=${decide} />` : null}`;
+}
+
+/** @param {{onDecide: (isWanted: boolean) => void}} props */
+function Replacing({ onDecide }) {
+  const actions = html`<button type="button" onClick=${() => onDecide(false)}>${t("new.clone.keep")}</button>
+    <button type="button" class="main" onClick=${() => onDecide(true)}>${t("new.clone.replace")}</button>`;
+  return html`<${Dialog} title=${t("new.clone")} onClose=${() => onDecide(false)} actions=${actions}><p>${t("new.clone.text")}</p><//>`;
 }
 
 /** @returns {Draft} */
@@ -73,11 +85,29 @@ function clear() {
 }
 
 /**
- * A job or a record that the address names becomes the text, once: what is changed then is not lost by a reload.
+ * A job or a record that the address names becomes the text, once: what is changed then is not lost by a reload. If
+ * somebody has typed something there, it is only offered.
+ * @param {Draft} draft
  * @param {(change: (before: Draft) => Draft) => void} setDraft
  */
-function useClone(setDraft) {
+function useClone(draft, setDraft) {
   const { query } = route.value;
+  const [offered, setOffered] = useState(/** @type {{namespace: string, yaml: string} | null} */ (null));
+  const typed = draft.yaml.trim() && draft.yaml !== lastClone ? draft.yaml : "";
+  /** @param {{namespace: string, yaml: string}} clone */
+  const take = (clone) => {
+    lastClone = clone.yaml;
+    setDraft((before) => {
+      const next = /** @type {Draft} */ ({ ...before, mode: "yaml", ...clone });
+      writeDraft(NAME, next);
+      return next;
+    });
+  };
+  /** @param {boolean} isWanted */
+  const decide = (isWanted) => {
+    if (isWanted && offered) take(offered);
+    setOffered(null);
+  };
   const name = query.get("clone");
   useEffect(() => {
     if (!name) return;
@@ -87,15 +117,10 @@ function useClone(setDraft) {
     const wanted = { namespace, kind: record ? null : query.get("kind"), new_name: proposeName(name) };
     open("GET", `${path}/manifest`, { query: wanted })
       .then((response) => response.text())
-      .then((yaml) => {
-        setDraft((before) => {
-          const next = /** @type {Draft} */ ({ ...before, mode: "yaml", namespace, yaml });
-          writeDraft(NAME, next);
-          return next;
-        });
-      }, showProblem);
+      .then((yaml) => (typed && typed !== yaml ? setOffered({ namespace, yaml }) : take({ namespace, yaml })), showProblem);
     replaceQuery({ clone: null, record: null, ns: null, kind: null });
   }, [name]);
+  return { offered, decide };
 }
 
 /**

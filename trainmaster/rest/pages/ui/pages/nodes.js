@@ -34,7 +34,7 @@ export function NodesPage() {
 /** @param {{node: NodeDetail}} props */
 function NodeState({ node }) {
   const name = node.ready ? (node.cordoned ? "Suspended" : "Complete") : "Failed";
-  const text = node.ready ? (node.cordoned ? t("nodes.cordoned") : t("nodes.ready")) : t("nodes.notready");
+  const text = node.ready ? (node.drain ? t("nodes.drained") : node.cordoned ? t("nodes.cordoned") : t("nodes.ready")) : t("nodes.notready");
   return html`<span class="state state-${name}"><${Icon} name=${name} /><span>${text}</span></span>`;
 }
 
@@ -104,6 +104,7 @@ function OneNode({ node, isOnly }) {
       ${isOnly ? null : html`<p class="crumbs"><a href="#/nodes">${t("page.nodes")}</a></p>`}
       <h1>${node.name}</h1><${NodeState} node=${node} />
     </div></div>
+    <${Drained} drain=${node.drain} />
     <div class="columns-2">
       <div>
         <section><h2>${t("machine.taken")}</h2><ul class="quota">${offered.map((one) => html`<li key=${one.name}><${ResourceLine} name=${one.name} taken=${one.taken} offered=${one.allocatable} /></li>`)}</ul></section>
@@ -115,6 +116,14 @@ function OneNode({ node, isOnly }) {
         <${Labels} labels=${node.labels} />
       </div>
     </div>`;
+}
+
+/** @param {{drain: NodeDetail["drain"]}} props */
+function Drained({ drain }) {
+  if (!drain) return null;
+  const text = drain.ends_with_start ? t("nodes.drain.shutdown") : t("nodes.drain.text");
+  const by = drain.by ? t("nodes.drain.by", { who: drain.by }) : "";
+  return html`<p class="drained">${text} <span class="quiet"><${Given} text=${[by, drain.reason].filter(Boolean).join(": ")} /> <${Age} time=${drain.since} /></span></p>`;
 }
 
 /** @param {{jobs: NodeJob[] | null}} props */

@@ -1,7 +1,7 @@
 // What matters now: how many jobs are in which state, what runs, what waits and why, what failed last, and the quota.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { ApiProblem, get } from "../lib/api.js";
-import { t } from "../lib/i18n.js";
+import { formatNumber, t } from "../lib/i18n.js";
 import { buildJobAddress } from "../lib/job_address.js";
 import { countStates, JobRows, STATES } from "../lib/job_rows.js";
 import { useLoaded } from "../lib/load.js";
@@ -67,7 +67,7 @@ function Machine({ nodes }) {
 /** @param {{state: string, count: number}} props */
 function Count({ state, count }) {
   return html`<li class=${count ? `state-${state}` : "none"}><a href=${state === "Deleting" ? "#/jobs" : `#/jobs?state=${state}`}>
-    <b>${count}</b><span><${Icon} name=${state} />${t(`state.${state}`)}</span>
+    <b>${formatNumber(count)}</b><span><${Icon} name=${state} />${t(`state.${state}`)}</span>
   </a></li>`;
 }
 
@@ -140,7 +140,7 @@ function Failure({ row }) {
   return html`<li>
     <div class="line-1"><${JobLink} row=${row} /><${Age} time=${row.completed_at} /></div>
     <div class="line-2"><${Given} text=${verdict?.error || row.message} /></div>
-    ${verdict?.last_words ? html`<pre tabindex="0" aria-label=${t("verdict.words")}>${toVisible(verdict.last_words)}</pre>` : null}
+    ${verdict?.last_words ? html`<pre class="tail" tabindex="0" aria-label=${t("verdict.words")}>${toVisible(verdict.last_words).trimEnd()}</pre>` : null}
   </li>`;
 }
 

@@ -11,6 +11,8 @@ import { Age, Copy, Empty, Given, Loading, Problem, State } from "../parts/basic
 /** @typedef {import("../api.js").RuntimeDetail} RuntimeDetail */
 /** @typedef {import("../api.js").RuntimeUser} RuntimeUser */
 
+const MOST_USERS = 20;
+
 export function RuntimePage() {
   const { path, query } = route.value;
   const name = path[1] ?? "";
@@ -52,10 +54,11 @@ function Shown({ runtime }) {
 /** @param {{runtime: RuntimeDetail}} props */
 function Users({ runtime }) {
   const { users, active, ended } = runtime;
-  const hidden = active + ended - users.length;
+  const shown = users.slice(0, MOST_USERS);
+  const hidden = active + ended - shown.length;
   return html`<section><h2>${t("runtime.users")}</h2>
     ${users.length ? html`<p class="quiet">${t("runtime.counts", { active, ended })}</p>` : html`<${Empty}>${t("runtime.unused")}<//>`}
-    <ul class="list">${users.map((user) => html`<li key=${user.uid}><div class="line-1">
+    <ul class="list">${shown.map((user) => html`<li key=${user.uid}><div class="line-1">
       <a class="name" href=${buildJobAddress(user)}><span class="quiet">${user.namespace}/</span><${Given} text=${user.name} /></a><${State} state=${user.state} />
     </div></li>`)}</ul>
     ${hidden > 0 ? html`<p><a href=${`#/jobs?runtime=${encodeURIComponent(runtime.name)}`}>${t("overview.more", { n: hidden })}</a></p>` : null}

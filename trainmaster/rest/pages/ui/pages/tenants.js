@@ -4,7 +4,7 @@ import { t } from "../lib/i18n.js";
 import { useLoaded } from "../lib/load.js";
 import { formatQuantity } from "../lib/quantity.js";
 import { navigate, route } from "../lib/router.js";
-import { isReadOnly } from "../lib/session.js";
+import { isOnCluster, isReadOnly } from "../lib/session.js";
 import { listTenants, mayShowTokens } from "../lib/tenants.js";
 import { addToast } from "../lib/toasts.js";
 import { Age, Empty, Loading, Problem, Time } from "../parts/basics.js";
@@ -94,7 +94,7 @@ function OneTenant({ tenant, onChange }) {
       <section><h2>${t("tenant.facts")}</h2><dl class="pairs">
         <div><dt>${t("column.namespace")}</dt><dd><a href=${`#/jobs?ns=${encodeURIComponent(tenant.namespace)}`}>${tenant.namespace}</a></dd></div>
         <div><dt>${t("column.created")}</dt><dd><${Time} time=${tenant.created_at} /></dd></div>
-        <div><dt>${t("tenant.user")}</dt><dd>${tenant.unix_user === null ? t("tenant.nouser") : String(tenant.unix_user)}</dd></div>
+        ${isOnCluster() ? null : html`<div><dt>${t("tenant.user")}</dt><dd>${tenant.unix_user === null ? t("tenant.nouser") : String(tenant.unix_user)}</dd></div>`}
         <div><dt>${t("tenant.tokens")}</dt><dd>${tenant.tokens_expire_at.length ? tenant.tokens_expire_at.map((time, index) => html`<div key=${index}><${Time} time=${time} /></div>`) : t("tenant.notokens")}</dd></div>
       </dl></section>
     </div>`;

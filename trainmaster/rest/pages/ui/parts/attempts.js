@@ -2,11 +2,13 @@
 import { html } from "../html.js";
 import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
+import { hasJobs } from "../lib/job_state.js";
 import { useLoaded } from "../lib/load.js";
 import { formatValue } from "../lib/quantity.js";
 import { changeQuery } from "../lib/router.js";
 import { now, parseTime } from "../lib/time.js";
 import { Given, Problem, Span, Time } from "./basics.js";
+import { nameWorker } from "./verdict.js";
 
 /** @typedef {import("../api.js").JobAttempt} JobAttempt */
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
@@ -42,7 +44,7 @@ function Attempt({ attempt, isLast, data, begin, end }) {
       <span class="quiet">${attempt.began_at ? html`<${Time} time=${attempt.began_at} /> · <${Span} from=${attempt.began_at} to=${until} />` : t("attempts.unknown")}</span></div>
     <div class="track" aria-hidden="true">${place ? html`<span class="stretch state-${state}" style=${place}></span>` : null}</div>
     <${Steps} attempt=${attempt} />
-    ${attempt.verdict ? html`<p class="line-2"><${Given} text=${attempt.verdict.error ?? attempt.verdict.reason} />${attempt.verdict.worker === null ? null : ` · ${t("verdict.rank", { rank: String(attempt.verdict.worker), job: attempt.verdict.job ?? "" })}`}</p>` : null}
+    ${attempt.verdict ? html`<p class="line-2"><${Given} text=${attempt.verdict.error ?? attempt.verdict.reason} />${attempt.verdict.worker === null ? null : ` · ${nameWorker(attempt.verdict, hasJobs(data.workers))}`}</p>` : null}
   </li>`;
 }
 

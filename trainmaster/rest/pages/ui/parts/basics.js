@@ -76,7 +76,7 @@ export function Problem({ problem }) {
   if (!problem) return null;
   return html`<div class="problem" role="alert">
     <${Icon} name="Failed" />
-    <div><${Given} text=${describeProblem(problem)} />${problem.hint ? html`<div class="hint"><${Given} text=${problem.hint} /></div>` : null}</div>
+    <div><${Sentence} text=${describeProblem(problem)} />${problem.hint ? html`<div class="hint"><${Sentence} text=${problem.hint} /></div>` : null}</div>
   </div>`;
 }
 

@@ -175,6 +175,9 @@ function drawMarks(self, marks, rule, ink) {
   ctx.strokeStyle = rule;
   ctx.fillStyle = ink;
   ctx.lineWidth = ratio;
+  // The axes have left their own.
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
   ctx.font = `${10 * ratio}px system-ui, sans-serif`;
   let free = -Infinity;
   for (const { x, attempt } of marks) {

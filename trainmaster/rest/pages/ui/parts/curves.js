@@ -5,6 +5,7 @@ import { alignSteps, extendSeries, findRange, listRestarts, MOST_POINTS, smooth,
 import { t } from "../lib/i18n.js";
 import { formatValue } from "../lib/quantity.js";
 import { replaceQuery, route } from "../lib/router.js";
+import { hasAbility } from "../lib/session.js";
 import { formatMoment, formatTick } from "../lib/time.js";
 import { Choice, Empty, Given, Loading, Problem } from "./basics.js";
 import { Chart, styled } from "./chart.js";
@@ -100,7 +101,7 @@ function Tools({ look, hasSteps }) {
 
 /** @param {{series: Series, look: Look}} props */
 function Metrics({ series, look }) {
-  if (!series.metrics.length) return html`<${Empty}>${t("curves.none")}<//>`;
+  if (!series.metrics.length) return html`<${Empty}>${hasAbility("history") ? t("curves.none") : t("curves.absent")}<//>`;
   return html`<div class="cards">${series.metrics.map((metric) => html`<${Metric} key=${metric.name} metric=${metric} series=${series} look=${look} />`)}</div>`;
 }
 

@@ -1,19 +1,19 @@
 // Why a job does what it does, in one sentence, and what would start one that waits.
 import { html, useEffect, useState } from "../html.js";
-import { ApiProblem, get, request } from "../lib/api.js";
+import { get } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
-import { buildJobAddress } from "../lib/job_address.js";
+import { lazy } from "../lib/lazy.js";
 import { useLoaded } from "../lib/load.js";
-import { navigate } from "../lib/router.js";
 import { isReadOnly } from "../lib/session.js";
-import { Age, Command, Given, Problem, Reason, Sentence } from "./basics.js";
-import { Dialog } from "./dialog.js";
+import { Age, Command, Given, Reason, Sentence } from "./basics.js";
 import { JobDoctor } from "./job_doctor.js";
 
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
 /** @typedef {import("../lib/job_state.js").RecordDetail} RecordDetail */
 
 /** @typedef {import("../api.js").Change} Change */
+
+const ApplyDialog = lazy(() => import("./apply_dialog.js").then((module) => module.ApplyDialog));
 
 /** The queue moves although nothing about this job changes. */
 const AGAIN_MS = 10_000;
@@ -34,12 +34,12 @@ export function Explanation({ data, live, record }) {
   const found = live ? value : null;
   if (!found) return html`<${Plain} data=${data} record=${record} />`;
   return html`<section class="explanation" aria-label=${t("explain")}>
-    <p class="sentence">${found.reason ? html`<b><${Reason} reason=${found.reason} /></b>: ` : null}<${Sentence} text=${found.sentence} /></p>
+    ${live ? html`<${JobDoctor} job=${live} />` : null}
+    <p class="sentence">${found.reason && found.reason !== live?.state ? html`<b><${Reason} reason=${found.reason} /></b>: ` : null}<${Sentence} text=${found.sentence} /></p>
     ${found.position ? html`<p class="quiet">${t("explain.position", { position: found.position, queue: found.queue })} · ${t("explain.since")} <${Age} time=${found.since} /></p>` : null}
     <${List} title=${t("explain.unblock")} items=${found.unblock} />
     <${Changes} changes=${found.changes} job=${live} />
     <${List} title=${t("explain.facts")} items=${found.facts} />
-    ${live ? html`<${JobDoctor} job=${live} />` : null}
   </section>`;
 }
 
@@ -65,33 +65,8 @@ function Changes({ changes, job }) {
   if (!changes.length) return null;
   const mayApply = job !== null && !isReadOnly();
   return html`<div class="because"><h2>${t("explain.changes")}</h2>
-    <ul>${changes.map((change) => html`<li key=${change.text}><${Given} text=${change.text} /><${Command} command=${change.how} />
+    <ul>${changes.map((change) => html`<li key=${change.text}><${Given} text=${change.text} />${change.how.startsWith("trainmaster ") ? html`<${Command} command=${change.how} />` : html`<span class="quiet"><${Given} text=${change.how} /></span>`}
       ${change.patch && mayApply ? html`<button type="button" onClick=${() => setChosen(change)}>${t("explain.apply")}</button>` : null}</li>`)}</ul>
   </div>
   ${chosen && job ? html`<${ApplyDialog} change=${chosen} job=${job} onClose=${() => setChosen(null)} />` : null}`;
-}
-
-/** @param {{change: Change, job: JobDetail, onClose: () => void}} props */
-function ApplyDialog({ change, job, onClose }) {
-  const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState(/** @type {ApiProblem | null} */ (null));
-  const apply = async () => {
-    setBusy(true);
-    try {
-      const made = await request("POST", `jobs/${encodeURIComponent(job.name)}/replace`, { query: { namespace: job.namespace, kind: job.kind }, body: { patch: change.patch } });
-      navigate(buildJobAddress({ ...made, kind: job.kind }));
-    } catch (error) {
-      if (!(error instanceof ApiProblem)) throw error;
-      setProblem(error);
-      setBusy(false);
-    }
-  };
-  const actions = html`<button type="button" onClick=${onClose}>${t("cancel")}</button>
-    <button type="button" class="main" disabled=${isBusy || problem !== null} onClick=${apply}>${t("explain.apply.confirm")}</button>`;
-  return html`<${Dialog} title=${t("explain.apply")} onClose=${onClose} actions=${actions}>
-    <${Problem} problem=${problem} />
-    <p><b><${Given} text=${change.text} /></b></p>
-    <p>${t("explain.apply.text", { name: job.name })}</p>
-    <pre tabindex="0">${JSON.stringify(change.patch, null, 2)}</pre>
-  <//>`;
 }

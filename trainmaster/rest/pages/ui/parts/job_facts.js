@@ -1,6 +1,7 @@
 // What a job reports about itself, and its facts: numbers first, then the rest in pairs.
 import { html } from "../html.js";
 import { t } from "../lib/i18n.js";
+import { COUNTERS } from "../lib/job_rows.js";
 import { formatSpan } from "../lib/time.js";
 import { Copy, Given, Progress, Span, Time } from "./basics.js";
 
@@ -55,9 +56,11 @@ function Term({ term }) {
 
 /** @param {{progress: Omit<import("../api.js").Progress, "updated_at">, isOver: boolean}} props */
 function Reported({ progress, isOver }) {
-  const metrics = Object.entries(progress.metrics);
+  const metrics = Object.entries(progress.metrics).filter(([name]) => !COUNTERS.includes(name));
+  const [step, total] = COUNTERS.map((name) => Number(progress.metrics[name] ?? NaN));
   return html`<section class="reported" aria-label=${t("column.progress")}>
     ${progress.percent === null ? null : html`<div class="bar"><${Progress} percent=${progress.percent} label=${t("column.progress")} isWide=${true} />
+      ${step && total ? html`<span class="quiet">${t("job.step", { step, total })}</span>` : null}
       ${progress.eta_seconds === null || isOver ? null : html`<span class="quiet">${t("job.eta", { span: formatSpan(progress.eta_seconds) })}</span>`}</div>`}
     ${metrics.length ? html`<dl class="metrics">${metrics.map(([name, value]) => html`<div key=${name}><dt><${Given} text=${name} /></dt><dd><${Given} text=${value} /></dd></div>`)}</dl>` : null}
   </section>`;

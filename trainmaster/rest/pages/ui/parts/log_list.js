@@ -6,7 +6,7 @@ import { getLineKey } from "../lib/log_run.js";
 import { collapseReturns, markSought, MOST_CHARACTERS, parseLine } from "../lib/log_text.js";
 import { formatClock, formatTime } from "../lib/time.js";
 import { showProblem } from "../lib/toasts.js";
-import { useWatchedPlace } from "./table.js";
+import { useHasLeapt, useWatchedPlace } from "./table.js";
 
 /** @typedef {import("../lib/log_run.js").Entry} Entry */
 /** @typedef {import("../lib/log_lines.js").LogLines} LogLines */
@@ -39,12 +39,17 @@ const SOON_PIXELS = 1500;
  */
 export function LogList({ lines, shown, jump, top, onChoose }) {
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
-  const [place, setPlace] = useState({ top: 0, height: 600 });
+  const place = useRef({ top: 0, height: 600 });
   const [, redraw] = useReducer((/** @type {number} */ count) => count + 1, 0);
   const heights = useHeights(lines, shown.wrap, scroller);
   const follow = useFollow(scroller, lines);
   const expanded = useMemo(() => new WeakSet(), []);
-  useWatchedPlace(scroller, setPlace);
+  useWatchedPlace(scroller, (next) => {
+    const isTaller = next.height !== place.current.height;
+    place.current = next;
+    // The end is shown when its lines are drawn.
+    if (isTaller || !follow.isFollowing()) redraw(0);
+  });
   useMeasuredRows(scroller, heights, redraw);
   useLayoutEffect(() => {
     const box = scroller.current;
@@ -58,9 +63,12 @@ export function LogList({ lines, shown, jump, top, onChoose }) {
     // What has no content yet cannot be scrolled: the rows are made first.
     redraw(0);
   }, [jump]);
-  const first = heights.count ? heights.findIndex(Math.max(0, place.top - MORE_PIXELS)) : 0;
-  const last = heights.count ? heights.findIndex(place.top + place.height + MORE_PIXELS) + 1 : 0;
-  top.current = heights.count ? heights.findIndex(place.top) : 0;
+  const height = place.current.height;
+  const seen = { top: follow.isOn ? Math.max(0, heights.total - height) : place.current.top, height };
+  const more = useHasLeapt(seen) && follow.isOn ? LINE : MORE_PIXELS;
+  const first = heights.count ? heights.findIndex(Math.max(0, seen.top - more)) : 0;
+  const last = heights.count ? heights.findIndex(seen.top + height + more) + 1 : 0;
+  top.current = heights.count ? heights.findIndex(seen.top) : 0;
   /** @param {Entry} entry */
   const expand = (entry) => {
     expanded.add(entry);
@@ -219,5 +227,5 @@ function useFollow(scroller, lines) {
       else lines.leave();
     }
   });
-  return { isOn, release: () => turn(false), resume: () => turn(true) };
+  return { isOn, isFollowing: () => state.current.isOn, release: () => turn(false), resume: () => turn(true) };
 }

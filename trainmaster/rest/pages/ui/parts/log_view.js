@@ -3,6 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { t } from "../lib/i18n.js";
 import { findLine, getLineKey } from "../lib/log_run.js";
 import { LogSearch } from "../lib/log_search.js";
+import { isNarrow } from "../lib/media.js";
 import { preferences, setPreferences } from "../lib/preferences.js";
 import { replaceQuery, route } from "../lib/router.js";
 import { useShortcuts } from "../lib/shortcuts.js";
@@ -78,30 +79,32 @@ export function LogView({ lines, source, ranks, attempts, fileName }) {
       <${Selects} ranks=${ranks} attempts=${attempts} />
       <${LogGo} lines=${lines} top=${top} onGo=${go} />
       <${Toggle} isOn=${wrap} text=${t("log.wrap")} onClick=${() => setPreferences({ wrap: !wrap })} />
-      <${Toggle} isOn=${times} text=${`${t("log.times")} (${zoneName.value})`} onClick=${() => setPreferences({ times: !times })} />
+      ${isNarrow.value ? null : html`<${Toggle} isOn=${times} text=${`${t("log.times")} (${zoneName.value})`} onClick=${() => setPreferences({ times: !times })} />`}
       <${LogFiles} lines=${lines} fileName=${fileName} />
     </div>
     <${Problem} problem=${lines.problem.value} />
     <${LogHits} found=${found} at=${at} isListed=${isListed} onChoose=${goToHit} />
-    <${Body} lines=${lines} shown=${shown} jump=${jump} top=${top} onChoose=${choose} />
+    <${Body} lines=${lines} hasRanks=${ranks.length > 0} shown=${shown} jump=${jump} top=${top} onChoose=${choose} />
   </section>`;
 }
 
 /**
  * @param {object} props
  * @param {LogLines} props.lines
+ * @param {boolean} props.hasRanks without any there is nothing to wait for
  * @param {import("./log_list.js").Shown} props.shown
  * @param {Jump | null} props.jump
  * @param {{current: number}} props.top
  * @param {(key: string) => void} props.onChoose
  */
-function Body({ lines, shown, jump, top, onChoose }) {
+function Body({ lines, hasRanks, shown, jump, top, onChoose }) {
   if (lines.entries.length) {
     return html`<${LogList} lines=${lines} shown=${shown} jump=${jump} top=${top} onChoose=${onChoose} />
       ${lines.end.value ? html`<p class="quiet log-end">${t("log.end")}</p>` : null}`;
   }
-  if (!lines.isLoaded.value && !lines.end.value && !lines.problem.value) return html`<${Loading} />`;
-  return html`<${Empty}>${t("log.none")}<//>`;
+  if (hasRanks && !lines.isLoaded.value && !lines.end.value && !lines.problem.value) return html`<${Loading} />`;
+  // What could not be read may well have been printed.
+  return lines.problem.value ? null : html`<${Empty}>${t("log.none")}<//>`;
 }
 
 /** @param {{isOn: boolean, text: string, onClick: () => void}} props */

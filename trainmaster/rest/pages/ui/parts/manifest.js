@@ -5,8 +5,6 @@ import { buildSource } from "../lib/downloads.js";
 import { t } from "../lib/i18n.js";
 import { useLoaded } from "../lib/load.js";
 import { toVisible } from "../lib/log_text.js";
-import { buildCloneAddress } from "../lib/job_address.js";
-import { isReadOnly } from "../lib/session.js";
 import { Copy, Loading, Problem } from "./basics.js";
 
 /** @typedef {import("../lib/job_state.js").JobDetail} JobDetail */
@@ -20,7 +18,7 @@ export function Manifest({ data, live }) {
   const { value, problem } = useLoaded(load, [source.path]);
   if (value === null) return problem ? html`<${Problem} problem=${problem} />` : html`<${Loading} />`;
   return html`<section class="preview" aria-label=${t("tab.manifest")}>
-    <p class="tools">${isReadOnly() ? null : html`<a href=${buildCloneAddress(data, live !== null)}>${t("job.clone")}</a>`}<${Copy} text=${value} label=${t("manifest.copy")} /></p>
+    <p class="tools"><${Copy} text=${value} label=${t("manifest.copy")} /></p>
     <pre tabindex="0">${toVisible(value)}</pre>
   </section>`;
 }

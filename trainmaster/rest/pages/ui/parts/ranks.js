@@ -2,6 +2,7 @@
 // the odd one is seen at once.
 import { html } from "../html.js";
 import { findText, t } from "../lib/i18n.js";
+import { hasJobs } from "../lib/job_state.js";
 import { formatBytes } from "../lib/quantity.js";
 import { changeQuery } from "../lib/router.js";
 import { nameRank, readMeasures } from "../lib/usage.js";
@@ -32,9 +33,8 @@ export function Ranks({ data, live, record, kind, usage }) {
 
 /** @param {{workers: WorkerState[], now: Map<string, RankNow>}} props */
 function Table({ workers, now }) {
-  const hasJobs = new Set(workers.map((one) => one.job)).size > 1;
   const ranks = [...now.values()];
-  const shows = { job: hasJobs, use: ranks.length > 0, gpus: ranks.some((rank) => rank.gpu_count > 0) };
+  const shows = { job: hasJobs(workers), use: ranks.length > 0, gpus: ranks.some((rank) => rank.gpu_count > 0) };
   return html`
     <div class="wide-table" tabindex="0" role="region" aria-label=${t("tab.ranks")}><table>
       <thead><tr>

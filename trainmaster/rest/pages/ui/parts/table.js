@@ -1,6 +1,6 @@
 // A table that only has the rows that can be seen, so that ten thousand are as quick as ten. Rows that come or go above
 // do not move what is being read.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import { t } from "../lib/i18n.js";
 
 /**
@@ -38,15 +38,11 @@ export function VirtualTable({ label, rows, columns, keyOf, rowHeight, order, on
   useWatchedPlace(scroller, setPlace);
   useAnchor(scroller, rows, keyOf, rowHeight);
   useCursor(scroller, rows, keyOf, rowHeight, cursor ?? null);
-  const first = Math.max(0, Math.floor(place.top / rowHeight) - MORE_ROWS);
-  const last = Math.min(rows.length, Math.ceil((place.top + place.height) / rowHeight) + MORE_ROWS);
+  const more = useHasLeapt(place) ? 1 : MORE_ROWS;
+  const first = Math.max(0, Math.floor(place.top / rowHeight) - more);
+  const last = Math.min(rows.length, Math.ceil((place.top + place.height) / rowHeight) + more);
   const width = columns.length + (onSelect ? 1 : 0);
-  /** @param {string} key */
-  const toggle = (key) => {
-    const next = new Set(selected);
-    if (!next.delete(key)) next.add(key);
-    onSelect?.(next);
-  };
+  const toggle = useToggle(selected, onSelect);
   return html`<div class="scroller" ref=${scroller} tabindex="0" role="region" aria-label=${label}>
     <table class="virtual" aria-rowcount=${rows.length + 1} style=${{ "--row": `${rowHeight}px` }}>
       <colgroup>
@@ -61,15 +57,60 @@ export function VirtualTable({ label, rows, columns, keyOf, rowHeight, order, on
         ${first ? html`<tr aria-hidden="true" style=${{ height: `${first * rowHeight}px` }}><td colspan=${width}></td></tr>` : null}
         ${rows.slice(first, last).map((row, index) => {
           const key = keyOf(row);
-          return html`<tr key=${key} aria-rowindex=${first + index + 2} class=${key === cursor ? "cursor" : ""} aria-selected=${onSelect ? String(Boolean(selected?.has(key))) : undefined} data-key=${key}>
-            ${onSelect ? html`<td class="box"><input type="checkbox" checked=${Boolean(selected?.has(key))} onChange=${() => toggle(key)} aria-label=${t("select", { name: nameOf?.(row) ?? key })} /></td>` : null}
-            ${columns.map((column) => html`<td key=${column.name} class=${column.numeric ? `numeric col-${column.name}` : `col-${column.name}`}>${column.render(row)}</td>`)}
-          </tr>`;
+          const isSelected = onSelect ? Boolean(selected?.has(key)) : null;
+          return html`<${Row} key=${key} id=${key} row=${row} place=${first + index + 2} columns=${columns} nameOf=${nameOf} isCursor=${key === cursor} isSelected=${isSelected} onToggle=${toggle} />`;
         })}
         ${last < rows.length ? html`<tr aria-hidden="true" style=${{ height: `${(rows.length - last) * rowHeight}px` }}><td colspan=${width}></td></tr>` : null}
       </tbody>
     </table>
   </div>`;
+}
+
+/**
+ * Most rows of a table that is scrolled or gets other rows stay as they are: those are not made again.
+ * @param {object} props
+ * @param {string} props.id
+ * @param {any} props.row
+ * @param {number} props.place in the whole table, from 1 on
+ * @param {Column<any>[]} props.columns
+ * @param {((row: any) => string) | undefined} props.nameOf
+ * @param {boolean} props.isCursor
+ * @param {boolean | null} props.isSelected null: it cannot be
+ * @param {(key: string) => void} props.onToggle
+ */
+function Row({ id, row, place, columns, nameOf, isCursor, isSelected, onToggle }) {
+  const make = () => html`<tr aria-rowindex=${place} class=${isCursor ? "cursor" : ""} aria-selected=${isSelected === null ? undefined : String(isSelected)} data-key=${id}>
+    ${isSelected === null ? null : html`<td class="box"><input type="checkbox" checked=${isSelected} onChange=${() => onToggle(id)} aria-label=${t("select", { name: nameOf?.(row) ?? id })} /></td>`}
+    ${columns.map((column) => html`<td key=${column.name} class=${column.numeric ? `numeric col-${column.name}` : `col-${column.name}`}>${column.render(row)}</td>`)}
+  </tr>`;
+  return useMemo(make, [row, place, columns, isCursor, isSelected]);
+}
+
+/**
+ * @param {Set<string> | undefined} selected
+ * @param {((keys: Set<string>) => void) | undefined} onSelect
+ * @returns {(key: string) => void} the same function every time
+ */
+function useToggle(selected, onSelect) {
+  const latest = useRef({ selected, onSelect });
+  latest.current = { selected, onSelect };
+  const toggle = (/** @type {string} */ key) => {
+    const next = new Set(latest.current.selected);
+    if (!next.delete(key)) next.add(key);
+    latest.current.onSelect?.(next);
+  };
+  return useMemo(() => toggle, []);
+}
+
+/**
+ * Whether nothing stays of what was seen. Then rows around what is seen would only delay it.
+ * @param {{top: number, height: number}} place
+ */
+export function useHasLeapt({ top, height }) {
+  const before = useRef(top);
+  const hasLeapt = Math.abs(top - before.current) >= height;
+  before.current = top;
+  return hasLeapt;
 }
 
 /**

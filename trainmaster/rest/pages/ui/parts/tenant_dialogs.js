@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { ApiProblem } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
-import { session } from "../lib/session.js";
+import { hasAbility, isOnCluster } from "../lib/session.js";
 import { addTenant, changeTenant, compareLimits, deleteTenant, disableTenant, enableTenant, LIMITS, makeLoginLink, mayShowTokens, readLimits, rotateToken } from "../lib/tenants.js";
 import { formatTime } from "../lib/time.js";
 import { Copy, Problem, Sentence } from "./basics.js";
@@ -95,12 +95,11 @@ export function AddDialog({ onClose }) {
     const given = Object.fromEntries(Object.entries(compareLimits(limits, DEFAULTS)).filter(([, value]) => value !== null));
     setPass(await addTenant(name.trim(), given, isOpenly));
   };
-  const isHome = session.value.server?.mode === "home";
   return html`<${ActionDialog} title=${t("tenant.add")} confirm=${t("tenant.add")} isReady=${name.trim() !== ""} act=${act} onClose=${() => onClose(false)}>
     <p class="quiet"><${Sentence} text=${mayShowTokens ? t("tenant.add.text") : t("tenant.add.plain")} /></p>
     <label>${t("column.name")}<input value=${name} required autocomplete="off" spellcheck=${false} maxlength="40" onInput=${(/** @type {any} */ event) => setName(event.target.value)} /></label>
     <${LimitFields} limits=${limits} onChange=${setLimits} />
-    ${isHome ? html`<label class="check"><input type="checkbox" checked=${isOpenly} onChange=${(/** @type {any} */ event) => setOpenly(event.target.checked)} />${t("tenant.walls")}</label>` : null}
+    ${isOnCluster() ? null : html`<label class="check"><input type="checkbox" checked=${isOpenly} onChange=${(/** @type {any} */ event) => setOpenly(event.target.checked)} />${t("tenant.walls")}</label>`}
   <//>`;
 }
 
@@ -166,7 +165,8 @@ export function DeleteDialog({ tenant, onClose }) {
       ${claims ? html`<li><span>${t("tenant.delete.claims")}</span><b>${claims.used}</b></li>` : null}
       ${storage ? html`<li><span>${t("limit.storage")}</span><b>${storage.used}</b></li>` : null}
     </ul>
-    <p class="quiet">${t("tenant.delete.left")}</p>
+    ${hasAbility("history") ? html`<p class="quiet">${t("tenant.delete.left")}</p>` : null}
+    ${isOnCluster() ? null : html`<p class="quiet">${t("tenant.delete.user")}</p>`}
     <label>${t("tenant.delete.type", { name })}<input value=${typed} autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} /></label>
   <//>`;
 }

@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { t } from "../lib/i18n.js";
 import { removeToast, toasts } from "../lib/toasts.js";
-import { Given } from "./basics.js";
+import { Sentence } from "./basics.js";
 import { Icon } from "./icons.js";
 
 export function Toasts() {
@@ -11,7 +11,7 @@ export function Toasts() {
       (toast) =>
         html`<div key=${toast.id} class="toast ${toast.kind}">
           <${Icon} name=${toast.kind === "done" ? "Complete" : "Failed"} />
-          <div><${Given} text=${toast.text} />${toast.hint ? html`<div class="hint"><${Given} text=${toast.hint} /></div>` : null}</div>
+          <div><${Sentence} text=${toast.text} />${toast.hint ? html`<div class="hint"><${Sentence} text=${toast.hint} /></div>` : null}</div>
           <button type="button" class="bare" onClick=${() => removeToast(toast.id)} aria-label=${t("close")}><${Icon} name="close" /></button>
         </div>`,
     )}

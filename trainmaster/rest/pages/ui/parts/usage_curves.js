@@ -6,6 +6,7 @@ import { t } from "../lib/i18n.js";
 import { useLoaded } from "../lib/load.js";
 import { formatBytes, formatValue } from "../lib/quantity.js";
 import { replaceQuery, route } from "../lib/router.js";
+import { isOnCluster } from "../lib/session.js";
 import { formatMoment, formatTick } from "../lib/time.js";
 import { extendUsage, MEASURES, nameRank, RANGES, sumUpRanks } from "../lib/usage.js";
 import { Choice, Empty, Problem } from "./basics.js";
@@ -34,7 +35,7 @@ export function UsageCurves({ source, usage, isLive }) {
     <${Problem} problem=${loaded.problem} />
     ${isLive ? html`<div class="curve-tools"><${Choice} label=${t("usage.range")} value=${range} choices=${RANGES.map((one) => [one, t(`usage.range.${one}`)])}
       onChoose=${(/** @type {string} */ value) => replaceQuery({ range: value === "hour" ? null : value })} /></div>` : null}
-    ${shown?.times.length ? html`<${Measures} usage=${shown} />` : shown && !loaded.isLoading ? html`<${Empty}>${t("usage.none")}<//>` : null}`;
+    ${shown?.times.length ? html`<${Measures} usage=${shown} />` : shown && !loaded.isLoading ? html`<${Empty}>${isOnCluster() ? t("usage.absent") : t("usage.none")}<//>` : null}`;
 }
 
 /** @param {{usage: Usage}} props */

@@ -1,6 +1,7 @@
 // Before something is done to jobs: the plan. Then the result for each of them.
 import { html, useMemo, useState } from "../html.js";
 import { t } from "../lib/i18n.js";
+import { hasAbility } from "../lib/session.js";
 import { applyVerb, isApplicable } from "../lib/verbs.js";
 import { Given, State } from "./basics.js";
 import { Dialog } from "./dialog.js";
@@ -17,6 +18,7 @@ export function VerbDialog({ verb, jobs, onClose }) {
   const [plan, left] = useMemo(() => [jobs.filter((job) => isApplicable(verb, job)), jobs.filter((job) => !isApplicable(verb, job))], []);
   const [results, setResults] = useState(/** @type {Result[] | null} */ (null));
   const isOver = results !== null && results.every((result) => result.state !== "waiting");
+  const isLost = verb === "delete" && !hasAbility("history");
   const start = () => applyVerb(verb, plan, setResults);
   const failed = results?.filter((result) => result.state === "failed").length ?? 0;
   const actions = results
@@ -28,7 +30,7 @@ export function VerbDialog({ verb, jobs, onClose }) {
   const ended = results?.filter((result) => result.state !== "waiting").length ?? 0;
   const counts = { done: ended, all: plan.length, failed };
   return html`<${Dialog} title=${t(`verb.${verb}`)} onClose=${() => onClose(results !== null)} actions=${actions}>
-    <p aria-live="polite">${results ? t("verb.progress", counts) : t(`verb.${verb}.plan`, { n: plan.length })}</p>
+    <p aria-live="polite">${results ? t("verb.progress", counts) : isLost ? t("verb.delete.lost", { n: plan.length }) : t(`verb.${verb}.plan`, { n: plan.length })}</p>
     <${Plan} lines=${results ?? plan.map((job) => ({ job }))} />
     ${left.length && !results ? html`<p class="quiet">${t("verb.left", { n: left.length })}</p><${Plan} lines=${left.map((job) => ({ job }))} />` : null}
   <//>`;

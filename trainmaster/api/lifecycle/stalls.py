@@ -55,6 +55,8 @@ class StallRules:
     policy: StallPolicy = OBSERVE
     find_sign: Callable[[str], JobSign | None] = _find_no_sign
     """By the uid of a TrainJob; None if it does not run on this machine, or was not looked at yet."""
+    sees_use: bool = False
+    """Whether `find_sign` will know something about each job that runs."""
     count_watched: Callable[[], float] = _count_for_ever
     """Seconds for which reports have been taken here without a pause. A job cannot stall for longer."""
 

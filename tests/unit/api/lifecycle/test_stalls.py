@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from trainmaster.api.labels import ON_STALL
+from trainmaster.api.lifecycle.stalls import FAIL, OBSERVE, POLICIES, parse_policy, read_policy
 from trainmaster.api.lifecycle.terms import check_annotations
 from trainmaster.api.training.pace import is_at_end
 from trainmaster.api.training.restarts import StallCount, decide_next, is_asked_for, read_count, read_wanted
-from trainmaster.api.training.stalls import FAIL, OBSERVE, POLICIES, parse_policy, read_policy
 
 pytestmark = pytest.mark.unit
 

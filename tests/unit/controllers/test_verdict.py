@@ -13,7 +13,7 @@ from trainmaster.api.meta import Object
 from trainmaster.api.resources import CLUSTER_TRAINING_RUNTIMES, JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.controllers.ownership import build_owner_reference
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER
-from trainmaster.controllers.trainjob.verdict import map_failed_job
+from trainmaster.controllers.verdict import map_failed_job
 from trainmaster.engine.plan import Plan
 from trainmaster.engine.request import Request
 from trainmaster.jobs.models.trainjobs import TrainJob

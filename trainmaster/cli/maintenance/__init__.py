@@ -1,0 +1,1 @@
+"""Draining the machine of a home, by a command and when systemd shuts it down."""
