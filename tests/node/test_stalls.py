@@ -75,7 +75,8 @@ while not os.path.exists("FOLDER/end"):
 class Bench:
     def __init__(self, server: ServerProcess, tmp: Path) -> None:
         token = (server.home / "pki" / "owner.token").read_text().strip()
-        self.rest = Raw(server.rest_url, ssl.create_default_context(cafile=str(server.ca)), token)
+        tls = ssl.create_default_context(cafile=str(server.ca))
+        self.rest, self.api = Raw(server.rest_url, tls, token), Raw(server.url, tls, token)
         self.tmp = tmp
 
     def start(self, name: str, code: str) -> None:
@@ -98,8 +99,10 @@ class Bench:
         self.wait_for(name, has_step)
 
     def list_events(self, name: str) -> list[str]:
-        found = self.rest.get(f"/api/v1/jobs/{name}/events?namespace=default")["items"]
-        return [one["reason"] for one in found if one["reason"] in ("Stalled", "Advancing")]
+        found = self.api.get("/api/v1/namespaces/default/events")["items"]
+        own = [one for one in found if one["involvedObject"]["name"] == name]
+        told = [one for one in own if one["reason"] in ("Stalled", "Advancing")]
+        return [one["reason"] for one in sorted(told, key=lambda one: str(one["firstTimestamp"]))]
 
     def tell(self, name: str, word: str) -> None:
         (self.tmp / name / word).touch()
@@ -111,6 +114,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         made = Bench(server, tmp_path)
         yield made
         made.rest.close()
+        made.api.close()
 
 
 def test_real_programs_stall_or_are_waited_for(bench: Bench) -> None:
