@@ -44,7 +44,7 @@ from tools.bench_page import (  # noqa: E402
 BENCHES = (
     *("first_step", "warm_start", "run", "cli", "code"),
     *("pod_start", "real_jobs", "gang_restart", "lifecycles", "v1", "large_job", "deletions", "retention"),
-    *("greedy_tenant", "startup", "adoption", "history", "pauses", "evidence"),
+    *("greedy_tenant", "startup", "adoption", "history", "pauses", "stalls", "evidence"),
     *("http_vs_kube", "store_vs_etcd", "watch_fanout", "http_client", "rest", "rest_streams", "logs", "dashboard"),
 )
 """In the order of the page: starting a job, many jobs, the server over time, its parts."""

@@ -147,6 +147,7 @@ see it, run `kubectl get trainjob NAME -o jsonpath='{.status.waiting}'` or `kube
 | state | how to tell |
 |---|---|
 | starting or running | no condition is true, no `status.waiting`; `status.jobsStatus` has the counts |
+| stalled | it runs, and `status.stalled` says since when it stands still ([stalls](stalls.md)); no condition is added |
 | waiting | no condition is true, `status.waiting` has the reason |
 | suspended | condition Suspended is True |
 | completed | condition Complete is True; final |

@@ -57,7 +57,8 @@ Send = Callable[[Payload, float], bool]
 
 def report(step: float | None = None, total: float | None = None, **metrics: Any) -> None:
     """Reports the training progress. Metrics are numbers, tensors of one element, or short strings; each is kept until
-    it is reported again. Only rank 0 sends reports; other ranks may call it too."""
+    it is reported again. Only rank 0 sends reports; other ranks may call it too. The metric `phase` says what the
+    program does if that is not training (`phase="evaluation"`, then `phase="training"`); steps may stand still then."""
     try:
         reporter = _find_reporter()
         if reporter is not None:

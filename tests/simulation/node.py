@@ -141,7 +141,7 @@ class SimNode:
         except StatusError:
             return
         if wanted is not None:
-            pace = self._paces.measure(trainjob, wanted, began)
+            pace = self._paces.measure(trainjob, wanted, reports.find_program_start(began, reporter))
             patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted, pace)}
             where = meta["namespace"]
             self._write(self._client.patch(TRAIN_JOBS, name, PatchType.MERGE, patch, where, subresource="status"))

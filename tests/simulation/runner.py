@@ -34,15 +34,20 @@ from tests.simulation.v1_plans import FRAMEWORKS as V1_FRAMEWORKS
 from tests.simulation.v1_plans import add_v1_deeds, has_v1_jobs
 from tests.simulation.v1_users import V1Users
 from tests.simulation.world import Supervisor, World
+from trainmaster.api.lifecycle.stalls import POLICIES, StallRules
 from trainmaster.app.workloads import CHAIN
+from trainmaster.controllers.frameworks.contract import FrameworkContext
 from trainmaster.controllers.lifecycle import limits, retention
 from trainmaster.controllers.lifecycle.contract import LifecycleContext
+from trainmaster.controllers.trainjob.reconciler import build_controller as build_trainjob_controller
 from trainmaster.engine.controller import Controller
 from trainmaster.jobs.kinds import TRAINING_KINDS
 from trainmaster.jobs.models.v1jobs import MODELS
 
 SPAN = 60.0
 """Virtual seconds of faults."""
+_STALLING_RATIO, _STALLING = 12, 3
+"""A third of the worlds whose programs report: there, steps may stand still for seconds only."""
 QUIET = 130.0
 """Longer than every TTL, deadline and back-off of the jobs here: without writes for so long, the world is at rest."""
 PATIENCE = 30
@@ -118,6 +123,12 @@ def _build_controllers(
     here = [model for model in MODELS if has_v1_jobs(seed) and model.framework in V1_FRAMEWORKS]
     absent = {model.framework.singular for model in MODELS if model not in here}
     chain = [item for item in CHAIN if item.name not in absent]
+    if seed % _STALLING_RATIO == _STALLING:
+        # Programs report once, so those that run for longer than this stall.
+        policy = POLICIES[seed // _STALLING_RATIO % len(POLICIES)]
+        rules = StallRules(seconds=1.0, phase_seconds=3.0, policy=policy)
+        stalling = build_trainjob_controller(FrameworkContext(stalls=rules))
+        chain = [stalling if item.name == stalling.name else item for item in chain]
     lasting = [
         retention.build_controller(lifecycle),
         *(retention.build_controller(lifecycle, model) for model in here),

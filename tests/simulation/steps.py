@@ -353,6 +353,24 @@ def check_pause_before_replacement(step: Step) -> str | None:
     return f"{show(step)} replaces a failed Pod {wrong}" if wrong else None
 
 
+@invariant("I21")
+def check_stall(step: Step) -> str | None:
+    """Only a job that runs stalls, and it is restarted because of that no more often than its runtime allows."""
+    if step.actor != "trainjob" or step.bucket != TRAIN_JOBS or step.before is None or step.after is None:
+        return None
+    old, new = (obj.get("status") or {} for obj in (step.before, step.after))
+    runs = not find_verdict(step.bucket, step.after) and not step.after["spec"].get("suspend") and "waiting" not in new
+    if "stalled" in new and "stalled" not in old and not runs:
+        return f"{show(step)} stalls although it does not run"
+    restarts = (new.get("stalls") or {}).get("restarts", 0)
+    jobset = step.shadow.get((JOB_SETS, step.name))
+    if restarts > (old.get("stalls") or {}).get("restarts", 0) and jobset is not None:
+        most = (jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
+        if restarts > most:
+            return f"{show(step)} is restarted {restarts} times because of stalls, at most {most} are allowed"
+    return None
+
+
 def remember(step: Step) -> None:
     """Records data for later checks; called before them."""
     if step.bucket != PODS:

@@ -69,6 +69,9 @@ FIRST_ATTEMPT = "trainmaster.dev/first-attempt"
 """Annotation on JobSets and their Pods, by the TrainJob controller, and on Pods of v1 jobs: the number of the first
 attempt since the last restart that a user asked for, if it is not 0. Attempts of a job are numbered across all its
 JobSets."""
+ON_STALL = "trainmaster.dev/on-stall"
+"""Annotation on TrainJobs, by people and `run --on-stall`: observe, restart or fail, what happens when its steps stand
+still (`api.lifecycle.stalls`). It overrides the setting stalls.policy."""
 SUSPENDED_BY_DRAIN = "trainmaster.dev/suspended-by-drain"
 """Annotation on jobs of all kinds, by the drain controllers: since when the machine has been drained. Only these jobs
 are resumed when that is over. Whoever may change the job can remove it (`trainmaster suspend` does); it then stays

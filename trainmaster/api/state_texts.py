@@ -146,6 +146,11 @@ CONDITIONS: Mapping[tuple[str, str, str], Words] = {
         "the job failed again after the last restart that `maxRestarts` allows",
         "the message ends with the rank that failed first; raise `maxRestarts` if the cause was external",
     ),
+    ("Failed", "True", "Stalled"): Words(
+        "the steps of the job stood still, and its policy `trainmaster.dev/on-stall` is to fail, or to restart and all "
+        "restarts were used; its Pods were stopped",
+        "read what its ranks printed last; [stalls](stalls.md) shows how long steps may take",
+    ),
     ("Failed", "True", "RepeatedFailure"): Words(
         "the same error ended three attempts in a row, without a new step or checkpoint in between",
         "the message ends with the rank that failed first; mend the program, or raise `maxRestarts` of the runtime, "

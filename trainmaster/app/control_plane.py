@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from trainmaster.api.declaring import catalogue
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import SERVICE_ACCOUNTS
+from trainmaster.api.training.pace import CountSinceStop
 from trainmaster.apiserver.admission.drain_marks import DrainMarks
 from trainmaster.apiserver.admission.escalation import NoEscalation
 from trainmaster.apiserver.admission.sizes import ObjectLimits
@@ -88,6 +89,7 @@ class PodConnections:
     meter: Meter | None = None
     usage: UsageAccess | None = None
     collect_evidence: CollectEvidence | None = None
+    count_since_stop: CountSinceStop | None = None
 
 
 NO_PODS = PodConnections()
@@ -145,6 +147,7 @@ class ControlPlane:
             logs=pods.logs,
             streams=pods.streams,
             meter=pods.meter,
+            count_since_stop=pods.count_since_stop,
         )
         return ApiServer(
             handlers,

@@ -63,7 +63,9 @@ SWITCH_SECONDS = 0.0005
 def build_pod_access(node: RunningNode) -> PodConnections:
     agent = node.agent
     streams = ShimStreams(agent.supervisor, PodStreamError)
-    return PodConnections(agent.logs, streams, node.meter, node.usage, agent.evidence.collect)
+    return PodConnections(
+        agent.logs, streams, node.meter, node.usage, agent.evidence.collect, node.signs.count_since_stop
+    )
 
 
 async def report_warm(agent: NodeAgent, _: ControlMessage) -> ControlMessage:

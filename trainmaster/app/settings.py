@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainmaster.api.formats import quantity
+from trainmaster.api.lifecycle.stalls import StallPolicy
 from trainmaster.apiserver.http.limits import ApiLimits
 from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.edge.addresses import parse_network
@@ -274,6 +275,22 @@ class ProgressOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class StallOptions:
+    """When a running TrainJob counts as stalled, and what happens then; see docs/stalls.md. Also for the operator."""
+
+    seconds: float = 300.0
+    """How long steps may stand still at least. The bound of a job is twice the longest time that one of its steps took,
+    if that is more. A job that never reported a step is stalled after this time without output and use."""
+    phase_seconds: float = 1800.0
+    """The same for what is expected to take long: a phase that the program reports, such as evaluation, the first step,
+    and the time after the last one."""
+    policy: StallPolicy = "observe"
+    """What happens to a stalled job: observe, it is only reported; restart, it starts again from its last complete
+    checkpoint, at most maxRestarts times without progress; fail. The annotation trainmaster.dev/on-stall overrides
+    it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     rest: Rest = field(default_factory=Rest)
@@ -287,6 +304,7 @@ class Settings:
     history: History = field(default_factory=History)
     jobs: JobSettings = field(default_factory=JobSettings)
     progress: ProgressOptions = field(default_factory=ProgressOptions)
+    stalls: StallOptions = field(default_factory=StallOptions)
     operator: OperatorOptions = field(default_factory=OperatorOptions)
 
 

@@ -1,4 +1,5 @@
-"""What the jobs of a home use: measured at the node for whoever asks, and all the time for their records.
+"""What the jobs of a home use: measured at the node for whoever asks, and all the time for their records and to find
+out whether they stand still.
 
 CPU and memory come from the shims of Pods, the load of GPUs from the driver. The program that asks the driver is
 started when the first Pod with a GPU is measured.
@@ -17,7 +18,7 @@ from trainmaster.apiserver.http.usage import Meter
 from trainmaster.client.view import View
 from trainmaster.history.curves.idle_gpus import FindJob, IdleGpus, JobGpus
 from trainmaster.history.curves.usage import RankUsage, Seat, UsagePoint
-from trainmaster.history.curves.usage_keeper import JobUsage, UsageKeeper, UsageStore
+from trainmaster.history.curves.usage_keeper import PERIOD_SECONDS, JobUsage, UsageKeeper, UsageStore
 from trainmaster.jobs.kinds import find_kind_and_place
 from trainmaster.jobs.models.pods import Pod
 from trainmaster.jobs.models.ranks import PodPlace
@@ -28,6 +29,7 @@ from trainmaster.node.agent import NodeAgent
 from trainmaster.node.devices.loads import list_gpu_usage, list_loads
 from trainmaster.node.devices.nvml import NvmlGpu
 from trainmaster.node.devices.reader import GpuReader
+from trainmaster.node.host.signs import SignReader
 
 _FRESH_SECONDS = 1.0
 """How long one answer of the driver serves everybody."""
@@ -82,12 +84,15 @@ class NodeUsage:
         agent: NodeAgent,
         view: View,
         meter: Meter,
+        signs: SignReader,
         store: UsageStore | None,
         clock: Clock,
         make_idle: MakeIdle,
     ) -> None:
         self._agent = agent
         self._view = view
+        self._clock = clock
+        self._signs = signs
         self._pods = PodMeter(meter, clock)
         self.idle = make_idle(self._find_job)
         self._keeper = None if store is None else UsageKeeper(self._measure_jobs, store, clock)
@@ -100,10 +105,11 @@ class NodeUsage:
 
     async def run(self) -> None:
         """For ever."""
-        if self._keeper is None:
-            await asyncio.Event().wait()
-        else:
+        if self._keeper is not None:
             await self._keeper.run()
+        while True:
+            await self._measure_jobs()
+            await self._clock.sleep(PERIOD_SECONDS)
 
     async def close(self) -> None:
         if self._keeper is not None:
@@ -117,6 +123,7 @@ class NodeUsage:
     async def _measure_jobs(self) -> Mapping[str, JobUsage]:
         ranks = await measure_ranks(self._agent.list_running(), self._view, self._pods)
         await self.idle.look(sum_gpus(ranks))
+        await self._signs.look(ranks)
         return sum_jobs(ranks)
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.http.usage import Meter, ResourceUsage
 from trainmaster.apiserver.local import LocalClient
@@ -50,6 +51,7 @@ from trainmaster.history import disk_holdings as holdings
 from trainmaster.history import logs
 from trainmaster.history.keeper import Keeper
 from trainmaster.jobs.draining import end_drain_of_shutdown
+from trainmaster.kit.attendance import Attendance
 from trainmaster.kit.backoff import BackoffPolicy
 from trainmaster.kit.clock import Clock
 from trainmaster.kit.metrics import Metrics
@@ -57,10 +59,12 @@ from trainmaster.kit.scopes import Scope
 from trainmaster.node.agent import NodeAgent
 from trainmaster.node.devices.gpus import Inventory
 from trainmaster.node.disk.bundle_cleanup import BundleCleanup
+from trainmaster.node.disk.results import Results
 from trainmaster.node.host.components import Components
 from trainmaster.node.host.hardware import measure_memory, read_hardware, read_health
 from trainmaster.node.host.isolation import IsolationError, choose_isolation
 from trainmaster.node.host.meter import NodeMeter
+from trainmaster.node.host.signs import JobSigns, SignReader
 from trainmaster.node.machine.outcome import RestartRules
 from trainmaster.node.network.addresses import EgressRoutes
 from trainmaster.node.runner import NodeSettings
@@ -93,11 +97,12 @@ class LateUsage:
         agent: NodeAgent,
         view: LocalView,
         meter: Meter,
+        signs: SignReader,
         store: UsageStore | None,
         clock: Clock,
         make_idle: MakeIdle,
     ) -> None:
-        self._parts = agent, view, meter, store, clock, make_idle
+        self._parts = agent, view, meter, signs, store, clock, make_idle
         self._clock = clock
         self._loading = asyncio.Lock()
         self._made: NodeUsage | None = None
@@ -146,18 +151,26 @@ class RunningNode:
     agent: NodeAgent
     meter: Meter
     usage: LateUsage
+    signs: JobSigns
 
 
-def build_chain(settings: Settings) -> tuple[Controller, ...]:
+def build_chain(settings: Settings, stalls: StallRules) -> tuple[Controller, ...]:
     """The controllers from TrainJob to Pod, with the installation's settings."""
     jobs = settings.jobs
     pause = BackoffPolicy(
         first=jobs.replacement_seconds, cap=max(jobs.replacement_seconds, jobs.replacement_max_seconds)
     )
-    own = {JOB.name: build_job_controller(pause)}
-    if settings.progress.enabled:
-        own[TRAIN_JOB.name] = build_trainjob_controller(FrameworkContext(progress=PROGRESS))
+    progress = PROGRESS if settings.progress.enabled else None
+    context = FrameworkContext(progress=progress, stalls=stalls)
+    own = {JOB.name: build_job_controller(pause), TRAIN_JOB.name: build_trainjob_controller(context)}
     return tuple(own.get(item.name, item) for item in CHAIN)
+
+
+def build_stall_rules(settings: Settings, attendance: Attendance, signs: JobSigns | None = None) -> StallRules:
+    """`signs`: None on a cluster, where reports are all there is."""
+    own = settings.stalls
+    rules = StallRules(own.seconds, own.phase_seconds, own.policy, count_watched=attendance.count_seconds)
+    return rules if signs is None else replace(rules, find_sign=signs.find, sees_use=True)
 
 
 @asynccontextmanager
@@ -185,6 +198,7 @@ async def running_workloads(
     make_idle = partial(_make_idle, client, recorder, clock, settings.jobs.idle_gpu_minutes * 60.0)
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
+    attendance, signs = Attendance(clock), JobSigns(clock)
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client, home.templates)
@@ -195,7 +209,7 @@ async def running_workloads(
             lifecycle = LifecycleContext(ledger=history)
             manager = Manager(
                 (
-                    *build_chain(settings),
+                    *build_chain(settings, build_stall_rules(settings, attendance, signs)),
                     *retention.build_controllers(lifecycle),
                     limits.build_controller(lifecycle),
                     derived.CONTROLLER,
@@ -219,8 +233,9 @@ async def running_workloads(
                 ).running() as agent,
                 Components(client, clock, build_checks(registry.store, clock, manager, keeper)).running(),
                 BundleCleanup(client, clock, home.bundles, home.history).running(),
-                _measuring(agent, view, home, history, clock, make_idle) as running,
+                _measuring(agent, view, home, history, signs, clock, make_idle) as running,
             ):
+                scope.spawn_forever(attendance.run(), name="attendance")
                 scope.spawn(jobs.count_at_rest(view.list_outlines), name="at-rest.count")
                 scope.spawn_forever(_pack(registry, view, history, manager, clock), name="at-rest.pack")
                 metrics.gauge(IDLE_GPUS, running.usage.count_idle_gpus)
@@ -243,19 +258,21 @@ async def _measuring(
     view: LocalView,
     home: Home,
     history: RecordKeeper,
+    signs: JobSigns,
     clock: Clock,
     make_idle: MakeIdle,
 ) -> AsyncIterator[RunningNode]:
     health = partial(read_health, home.root)
     meter = NodeMeter(agent.supervisor, clock, ResourceUsage, hardware=read_hardware(), read_health=health)
+    reader = SignReader(signs, Results(home.results), agent.supervisor.get_logs, meter.has_stopped)
     # A closed archive keeps nothing.
     store = history if isinstance(history, Keeper) else None
-    usage = LateUsage(agent, view, meter, store, clock, make_idle)
+    usage = LateUsage(agent, view, meter, reader, store, clock, make_idle)
     agent.evidence.use_meter(usage.measure)
     try:
         async with Scope("usage") as scope:
             scope.spawn_forever(usage.run(), name="usage.measure")
-            yield RunningNode(agent, meter, usage)
+            yield RunningNode(agent, meter, usage, signs)
     finally:
         await usage.close()
 

@@ -12,6 +12,10 @@ EXISTING = GaugeSpec(
 )
 FINISHED = GaugeSpec("trainmaster_trainjobs_finished", "Finished TrainJobs that are not deleted yet.", ("namespace",))
 OVERDUE = GaugeSpec("trainmaster_trainjobs_overdue", "TrainJobs whose TTL has expired and that still exist.")
+STALLED = GaugeSpec(
+    "trainmaster_trainjobs_stalled", "Running TrainJobs whose steps stand still (status.stalled).", ("namespace",)
+)
+STALLS = CounterSpec("trainmaster_trainjob_stalls_total", "Stalls of TrainJobs that were seen.", ("namespace",))
 V1_EXISTING = GaugeSpec(
     "trainmaster_v1_jobs",
     "Existing jobs of the v1 kinds, such as PyTorchJobs, in the same states as TrainJobs.",

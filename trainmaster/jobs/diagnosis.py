@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from trainmaster.api.labels import KEEP_CHECKPOINTS, KEEP_CHECKPOINTS_EVERY, RESTART, RESUME_FROM
+from trainmaster.api.labels import KEEP_CHECKPOINTS, KEEP_CHECKPOINTS_EVERY, ON_STALL, RESTART, RESUME_FROM
 from trainmaster.api.lifecycle.policy import RetentionPolicy
 from trainmaster.api.lifecycle.templates import list_inside
 from trainmaster.api.lifecycle.term_names import DEADLINE_FIELD, ENFORCED_ANNOTATION, TTL_ANNOTATION, TTL_FIELD
@@ -32,6 +32,7 @@ NOTE, PROBLEM = "note", "problem"
 _BUSY = ("Running", "Pending")
 _EXAMPLES = {
     RESTART: "1",
+    ON_STALL: "observe",
     ENFORCED_ANNOTATION: "true",
     KEEP_CHECKPOINTS: "3",
     KEEP_CHECKPOINTS_EVERY: "1000",

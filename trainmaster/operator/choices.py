@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.app.operator_options import OperatorOptions
 from trainmaster.app.settings import Effective, SettingsError
 from trainmaster.engine.lease import LeaseTimes
@@ -34,6 +35,7 @@ class OperatorChoices:
     def __init__(self, effective: Effective, *, in_pod: bool) -> None:
         self._options: OperatorOptions = effective.settings.operator
         self._sources = effective.sources
+        self._stalls = effective.settings.stalls
         self._in_pod = in_pod
         self.v1_jobs = self._choose_v1_jobs()
         self._lease_times = self._choose_lease_times()
@@ -91,6 +93,7 @@ class OperatorChoices:
             request_burst=options.request_burst,
             v1_jobs=self.v1_jobs,
             gang_scheduler=options.gang_scheduler_name,
+            stalls=StallRules(self._stalls.seconds, self._stalls.phase_seconds, self._stalls.policy),
             pod=find_own_pod() if self._in_pod else None,
         )
 

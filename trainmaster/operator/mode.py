@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import (
     CLUSTER_TRAINING_RUNTIMES,
@@ -73,6 +74,7 @@ from trainmaster.jobs.models.training import TrainingJob
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.jobs.models.v1jobs import MODELS, V1Job
 from trainmaster.kit import logs
+from trainmaster.kit.attendance import Attendance
 from trainmaster.kit.clock import Clock, SystemClock
 from trainmaster.kit.ids import Ids, SystemIds
 from trainmaster.kit.pace import Pace
@@ -167,6 +169,8 @@ class OperatorSettings:
     """The kinds of `kubeflow.org/v1` that belong to this operator; training-operator must not run them."""
     gang_scheduler: str = ""
     """The scheduler that gets a PodGroup for each of these jobs: `volcano`, or one with the coscheduling plugin."""
+    stalls: StallRules = field(default_factory=StallRules)
+    """When a job counts as stalled."""
     pod: Object | None = None
     """The Pod in which this process runs, if it knows that: what events about this operator are about."""
 
@@ -208,7 +212,7 @@ async def running_operator(
 ) -> AsyncIterator[Operator]:
     """Entering returns once it is leader and working. LeaseLost ends the body."""
     check_machine(settings, clock)
-    insight = Insight(clock)
+    insight, attendance = Insight(clock), Attendance(clock)
     metrics, readiness = insight.metrics, insight.readiness
     unlimited = client = insight.count(client)
     async with AsyncExitStack() as stack:
@@ -224,7 +228,7 @@ async def running_operator(
         if settings.metrics is not None:
             await stack.enter_async_context(serving_metrics(metrics, client, settings.metrics, clock, keys))
         reports = None if progress is None or keys is None else ProgressServer(progress.url, keys.ca)
-        operated = () if settings.companion else list_operated(settings, reports)
+        operated = () if settings.companion else list_operated(settings, reports, attendance)
         cache = build_watched_cache(client, operated, settings, told, clock, ids)
         readiness.add("cache", CacheCheck(cache, clock))
         await stack.enter_async_context(cache)
@@ -241,7 +245,7 @@ async def running_operator(
         lease = build_lease(unlimited, settings, insight, clock, ids)
         if lease is not None:
             told.add(partial(explain_lease, lease, settings.lease_namespace))
-        leader, events = await enter_lead(stack, client, lease, clock)
+        leader, events = await enter_lead(stack, client, lease, attendance, clock)
         if webhooks is not None:
             # First: with a wrong `caBundle`, nobody but our service account may write runtimes.
             await stack.enter_async_context(webhooks.maintained(leader, told))
@@ -323,12 +327,14 @@ async def enter_history(
     return await stack.enter_async_context(history)
 
 
-def list_operated(settings: OperatorSettings, progress: ProgressServer | None) -> tuple[Controller, ...]:
+def list_operated(
+    settings: OperatorSettings, progress: ProgressServer | None, attendance: Attendance | None = None
+) -> tuple[Controller, ...]:
     """The controllers that run jobs."""
     cluster = V1Cluster(settings.gang_scheduler, logs_as_messages=True)
     v1_jobs = (build_v1_controller(model, cluster) for model in settings.v1_jobs)
     return (
-        build_operated_controller(settings, progress),
+        build_operated_controller(settings, progress, attendance),
         derived.CONTROLLER,
         *(dataclasses.replace(controller, workers=settings.workers) for controller in v1_jobs),
     )
@@ -433,7 +439,7 @@ def build_lease(
 
 
 async def enter_lead(
-    stack: AsyncExitStack, client: HttpClient, lease: Lease | None, clock: Clock
+    stack: AsyncExitStack, client: HttpClient, lease: Lease | None, attendance: Attendance, clock: Clock
 ) -> tuple[HttpClient, BufferedEventRecorder]:
     """Returns as the leader: a client for what only a leader may write, and the recorder of its events.
 
@@ -441,11 +447,21 @@ async def enter_lead(
     component = "trainmaster-operator"
     if lease is None:
         alone = BufferedEventRecorder(client, clock=clock, component=component)
-        return client, await stack.enter_async_context(alone)
+        await stack.enter_async_context(alone)
+        await enter_attendance(stack, attendance)
+        return client, alone
     events = BufferedEventRecorder(client.fenced(lease.check_reports), clock=clock, component=component)
     await stack.enter_async_context(events)
     await stack.enter_async_context(lease.held())
+    await enter_attendance(stack, attendance)
     return client.fenced(lease.check), events
+
+
+async def enter_attendance(stack: AsyncExitStack, attendance: Attendance) -> None:
+    """Counts from now on for how long this process has been leading."""
+    attendance.begin()
+    scope = await stack.enter_async_context(Scope("attendance"))
+    scope.spawn_forever(attendance.run(), name="attendance")
 
 
 async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> ServerKeys:
@@ -453,10 +469,18 @@ async def get_keys(client: Client, progress: ProgressSettings, clock: Clock) -> 
     return await ensure_keys(client, progress.namespace, [host], clock)
 
 
-def build_operated_controller(settings: OperatorSettings, progress: ProgressServer | None = None) -> Controller:
-    """The TrainJob controller, with numbers of workers and passes that suit a remote server."""
+def build_operated_controller(
+    settings: OperatorSettings, progress: ProgressServer | None = None, attendance: Attendance | None = None
+) -> Controller:
+    """The TrainJob controller, with numbers of workers and passes that suit a remote server. `attendance`: since when
+    this operator leads; None if that does not matter."""
     news = ChangeDelays(settings.counts_delay)
-    told = FrameworkContext(on_cluster=True, logs_as_messages=True, progress=progress, sees_secrets=False)
+    stalls = settings.stalls
+    if attendance is not None:
+        stalls = dataclasses.replace(stalls, count_watched=attendance.count_seconds)
+    told = FrameworkContext(
+        on_cluster=True, logs_as_messages=True, progress=progress, sees_secrets=False, stalls=stalls
+    )
     controller = build_controller(told)
     delays: dict[GVR, Callable[[View, Object], float]] = {
         **{gvr: partial(news.delay_child, gvr) for gvr in (CONFIG_MAPS, JOB_SETS)},

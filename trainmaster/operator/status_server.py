@@ -100,7 +100,7 @@ class StatusServer:
         began = reports.find_beginning(jobset, reporter)
         wanted = reports.decide(report, trainjob, self._clock.now(), began)
         if wanted is not None:
-            pace = self._paces.measure(trainjob, wanted, began)
+            pace = self._paces.measure(trainjob, wanted, reports.find_program_start(began, reporter))
             patch = {"metadata": {"uid": trainjob["metadata"]["uid"]}, **reports.build_patch(wanted, pace)}
             options = WriteOptions(field_manager=reports.MANAGER)
             try:

@@ -470,6 +470,7 @@ class SandboxedPod:
     def _op_stats(self, _peer: Peer, _request: Message, _fds: list[int]) -> Answer:
         found = self._sandbox.read_stats()
         answer: Message = {"cpu_ns": found.cpu_ns, "rss_bytes": found.rss_bytes, "pids": found.pids}
+        answer["stopped"] = found.stopped
         if len(self._attempts) > 1:
             answer["containers"] = self._split_stats()
         return answer, []

@@ -27,6 +27,8 @@ class ProcessUsage:
     threads: int = 1
     shared_bytes: int = 0
     """The part of it that is shared memory."""
+    is_stopped: bool = False
+    """By a signal or a debugger."""
 
 
 def list_processes() -> list[ProcessUsage]:
@@ -102,4 +104,5 @@ def _read_process(pid: int, parent: int) -> ProcessUsage | None:
     ticks = sum(map(int, fields[11:15]))
     local = int(status["NSpid"].split()[-1]) if "NSpid" in status else pid
     shared = int(status["RssShmem"].split()[0]) * 1024 if "RssShmem" in status else 0
-    return ProcessUsage(pid, local, parent, ticks * _TICK_NS, int(fields[21]) * _PAGE, int(fields[17]), shared)
+    rss, threads, is_stopped = int(fields[21]) * _PAGE, int(fields[17]), fields[0] in ("T", "t")
+    return ProcessUsage(pid, local, parent, ticks * _TICK_NS, rss, threads, shared, is_stopped)

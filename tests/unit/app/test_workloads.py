@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.controllers.world import NOW, World, make_job
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.resources import JOBS, PODS
 from trainmaster.app.settings import JobSettings, Settings
 from trainmaster.app.workloads import CHAIN, build_chain
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_the_pause_before_a_failed_pod_is_replaced_is_a_setting() -> None:
-    chain = build_chain(Settings(jobs=JobSettings(replacement_seconds=3.0)))
+    chain = build_chain(Settings(jobs=JobSettings(replacement_seconds=3.0)), StallRules())
     assert [controller.name for controller in chain] == [controller.name for controller in CHAIN]
     job = next(controller for controller in chain if controller.kind == JOBS)
     world = World()

@@ -17,11 +17,12 @@ from trainmaster.api.admission.overrides import check_overrides, check_pods
 from trainmaster.api.admission.rendering import order
 from trainmaster.api.admission.runtimes import DEPRECATED, POLICY_URL
 from trainmaster.api.fields import FieldError
-from trainmaster.api.labels import ANCESTOR_STEP
-from trainmaster.api.lifecycle import policy
+from trainmaster.api.labels import ANCESTOR_STEP, ON_STALL
+from trainmaster.api.lifecycle import policy, stalls
 from trainmaster.api.lifecycle.policy import RetentionPolicy, read_policy
 from trainmaster.api.lifecycle.terms import check_enforced, find_ttl
 from trainmaster.api.meta import Fields, Object
+from trainmaster.api.reading import read_fields
 from trainmaster.api.resources import CONFIG_MAPS, TRAINING_RUNTIMES
 from trainmaster.api.training import names, overrides, snapshots
 from trainmaster.api.training.references import find_runtime_gvr
@@ -212,6 +213,10 @@ def _warn(trainjob: Fields, runtime: Fields) -> list[str]:
             f'Referenced ClusterTrainingRuntime "{name}" is deprecated and will be removed in a future release of '
             f"Kubeflow Trainer. See runtime deprecation policy: {POLICY_URL}"
         )
+    restarts = read_fields(get_template_spec(runtime), "failurePolicy").get("maxRestarts")
+    if stalls.read_policy(trainjob, stalls.OBSERVE) == stalls.RESTART and not restarts:
+        text = f'the annotation {ON_STALL} is restart, but runtime "{name}" allows no restarts (maxRestarts)'
+        texts.append(f"{text}; if the steps of this TrainJob stand still, it fails")
     if trainjob["spec"].get("trainer") and find_trainer(get_template_spec(runtime)) is None:
         text = f'no job of runtime "{name}" carries the label {ANCESTOR_STEP}: {TRAINER}'
         texts.append(f"{text}; spec.trainer of this TrainJob has no effect")

@@ -16,11 +16,13 @@ from trainmaster.api.fields import FieldError
 from trainmaster.api.labels import (
     KEEP_CHECKPOINTS,
     KEEP_CHECKPOINTS_EVERY,
+    ON_STALL,
     RESTART,
     RESUME_FROM,
     STOP_ON_SAME_FAILURE,
 )
 from trainmaster.api.lifecycle.policy import MOST_SECONDS, NAME, RetentionPolicy, parse_flag, parse_seconds
+from trainmaster.api.lifecycle.stalls import parse_policy
 from trainmaster.api.lifecycle.term_names import (
     DEADLINE_ANNOTATION,
     DEADLINE_FIELD,
@@ -84,6 +86,7 @@ def check_annotations(thing: Thing) -> Iterator[FieldError]:
         (DEADLINE_ANNOTATION, _parse_deadline),
         (ENFORCED_ANNOTATION, parse_flag),
         (RESTART, parse_attempt),
+        (ON_STALL, parse_policy),
         (STOP_ON_SAME_FAILURE, parse_flag),
         (KEEP_CHECKPOINTS, parse_count),
         (KEEP_CHECKPOINTS_EVERY, parse_count),

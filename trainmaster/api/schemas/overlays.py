@@ -6,7 +6,8 @@ Applied once to the parsed data of a file, before any node is built from it:
   (`podSpecOverrides`), and `numProcPerNode` as a number or a word; runtimes take 2.1's `torch.elasticPolicy`;
 - TrainJob and runtimes take retention and deadlines, and TrainJob has `status.waiting`,
   `status.failure` and `status.retention`, as have the v1 jobs, which also count their restarts;
-  TrainJob also has `status.pace` of its steps, and `status.repeated` about its failures;
+  TrainJob also has `status.pace` of its steps, and says that they stand still (`status.stalled`), how often it was
+  restarted because of that (`status.stalls`), and which failures repeat (`status.repeated`);
 - runtimes drop the immutability that their JobSet part inherits where an edit makes sense.
 
 The generated files stay as the generator writes them, so that a new upstream version is one run of the tool.
@@ -91,10 +92,19 @@ _POSITION: Raw = {"type": "string", "maxLen": 64}
 _PACE: Raw = {
     "type": "object",
     "props": {
-        **dict.fromkeys(("position", "furthest"), _POSITION),
+        **dict.fromkeys(("position", "furthest", "phase"), _POSITION),
         "advancedAt": _TIME,
-        **dict.fromkeys(("longestSeconds", "startSeconds"), _TALLY),
+        **dict.fromkeys(("longestSeconds", "startSeconds", "phaseSeconds"), _TALLY),
     },
+}
+_STALLED: Raw = {
+    "type": "object",
+    "props": {"since": _TIME, "position": _POSITION, "message": _TEXT},
+    "required": ["since", "message"],
+}
+_STALLS: Raw = {
+    "type": "object",
+    "props": {**dict.fromkeys(("restarts", "attempt"), _TALLY), "furthest": _POSITION},
 }
 _REPEATED: Raw = {
     "type": "object",
@@ -130,7 +140,8 @@ def _trainjob(data: Raw) -> None:
     _own(data, fields, "trainer")["props"]["numProcPerNode"] = _NUM_PROC
     status = _own(data, job["props"], "status")
     # A column of kubectl cannot add the sign to the reported number.
-    status["props"] |= {**_STATUS, "progress": {"type": "string", "maxLen": 8}, "pace": _PACE, "repeated": _REPEATED}
+    own = {"progress": {"type": "string", "maxLen": 8}, "pace": _PACE, "stalled": _STALLED, "stalls": _STALLS}
+    status["props"] |= {**_STATUS, **own, "repeated": _REPEATED}
 
 
 def _v1_jobs(data: Raw) -> None:

@@ -44,6 +44,8 @@ class ReportingPod:
     """The creation time of its Job; "" if it has none."""
     jobset_uid: str
     attempt: int
+    started: str = ""
+    """When the last of its containers started; "" if that is unknown."""
 
 
 def build_path(namespace: str, name: str) -> str:
@@ -108,7 +110,14 @@ def read_reporter(pod: Object, job: Object | None) -> ReportingPod:
     attempt = labels.get(RESTART_ATTEMPT, "")
     began = "" if job is None else str(job["metadata"]["creationTimestamp"])
     number = int(attempt) if attempt.isascii() and attempt.isdigit() else 0
-    return ReportingPod(meta["name"], began, labels.get(JOBSET_UID, ""), number)
+    return ReportingPod(meta["name"], began, labels.get(JOBSET_UID, ""), number, find_started(pod))
+
+
+def find_started(pod: Mapping[str, Any]) -> str:
+    """When the last of its running containers started; "" if none runs."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    running = ((one.get("state") or {}).get("running") or {} for one in statuses)
+    return max((str(one.get("startedAt") or "") for one in running), default="")
 
 
 def check_reporter(reporter: ReportingPod, trainjob: Object, jobset: Object | None) -> None:
@@ -131,6 +140,12 @@ def find_beginning(jobset: Object | None, reporter: ReportingPod | None) -> str:
     """The time that a report must be later than."""
     began = "" if jobset is None else str(jobset["metadata"]["creationTimestamp"])
     return began if reporter is None else max(began, reporter.began)
+
+
+def find_program_start(began: str, reporter: ReportingPod | None) -> str:
+    """When the program that reports was started. `began`: when its attempt began, which includes the time that it
+    waited for its turn."""
+    return began if reporter is None else reporter.started or began
 
 
 def decide(report: Object, trainjob: Object, now: datetime, began: str = "") -> Object | None:

@@ -11,6 +11,7 @@ from trainmaster.api import status
 from trainmaster.api.declaring.kinds import Catalogue
 from trainmaster.api.kindsets.metrics_v1beta1 import NODE_METRICS, POD_METRICS
 from trainmaster.api.resources import PODS
+from trainmaster.api.training.pace import CountSinceStop
 from trainmaster.apiserver.contract import Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.carrying import accept_carrier
@@ -46,6 +47,7 @@ class Handlers:
         logs: PodLogs | None = None,
         streams: PodStreams | None = None,
         meter: Meter | None = None,
+        count_since_stop: CountSinceStop | None = None,
     ) -> None:
         self.access = access
         self.resources = Resources(registry, catalogue, limits or ApiLimits(), clock)
@@ -58,7 +60,7 @@ class Handlers:
         usage = UsageHandler(registry, catalogue, meter or NO_METER, clock)
         specials[POD_METRICS.gvr, ""] = usage.handle_pods
         specials[NODE_METRICS.gvr, ""] = usage.handle_nodes
-        self.progress = ProgressEndpoint(registry, catalogue, access, clock)
+        self.progress = ProgressEndpoint(registry, catalogue, access, clock, count_since_stop)
         self.endpoints = endpoints
 
     def handle(self, request: ApiRequest, admit_caller: AdmitCaller = _admit_all) -> Outcome:

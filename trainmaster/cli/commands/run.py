@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from trainmaster.api.labels import ON_STALL
+from trainmaster.api.lifecycle.stalls import POLICIES, RESTART
 from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext
 from trainmaster.cli.launch import run_options
@@ -85,6 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of restarts of all ranks after a failure (default 0)",
     )
     _add_checkpoint_options(parser)
+    add("--on-stall", choices=POLICIES, default="", help="if its steps stand still: observe, restart, or fail")
     add("--deadline", default="", metavar="SPAN", help="maximum duration, such as 2h; then the job fails")
     add("--ttl", default="", metavar="SPAN", help="delete the job this long after it finished, such as 7d")
     add("--label", action="append", default=[], metavar="KEY=VALUE", help="label of the job")
@@ -134,6 +137,8 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         raise RunOptionError(f"--nodes {options.nodes}: a job has at least one node")
     if options.max_restarts < 0:
         raise RunOptionError(f"--max-restarts {options.max_restarts}: write 0 or more")
+    if options.on_stall == RESTART and not options.max_restarts:
+        raise RunOptionError("--on-stall restart needs --max-restarts: without it, no restart is allowed")
     if options.overcommit and not options.cpu:
         raise RunOptionError("--overcommit goes with --cpu: without it, the job reserves no CPUs that could be shared")
     root = None if options.no_code else program.root
@@ -163,7 +168,10 @@ def build_request(options: argparse.Namespace, context: CommandContext, program:
         resources=run_options.parse_resources(options.gpu, options.cpu, options.memory),
         overcommits=options.overcommit,
         labels=run_options.parse_labels(options.label),
-        annotations=_read_checkpoint_options(options, context),
+        annotations={
+            **_read_checkpoint_options(options, context),
+            **({ON_STALL: options.on_stall} if options.on_stall else {}),
+        },
         packages=(
             *(entry for text in options.package for entry in run_options.parse_package(text, Path.cwd())),
             *_read_requirements(options.requirements),

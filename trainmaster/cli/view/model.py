@@ -23,7 +23,7 @@ from trainmaster.cli.view.ranks import STOPPED as RANK_STOPPED
 from trainmaster.cli.view.ranks import WAITING as RANK_WAITING
 from trainmaster.cli.view.ranks import Rank, describe_end, read_rank
 from trainmaster.jobs.kinds import read_training_job
-from trainmaster.jobs.models.training import TrainingJob, shorten_waiting
+from trainmaster.jobs.models.training import STALLED, TrainingJob, shorten_waiting
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.clock import parse_time
 
@@ -176,6 +176,8 @@ class Model:
             screen.until = waiting.get("until", "")
         else:
             screen.state = self._state_of_ranks(job)
+            if job.stalled:
+                screen.reason, screen.message = STALLED, read_text(job.stalled, "message")
 
     def _state_of_ranks(self, job: TrainingJob) -> str:
         if any(rank.state == RANK_RUNNING for rank in self.screen.ranks):
@@ -264,7 +266,7 @@ def name_rank(rank: Rank) -> str:
 
 def _describe_state(screen: Screen) -> str:
     words = [screen.state]
-    if screen.state in (WAITING, RESTARTING):
+    if screen.state in (WAITING, RESTARTING) or screen.reason == STALLED:
         words.append(f"({screen.reason})" if screen.reason else "")
     text = " ".join(word for word in words if word)
     # The message of a failed job is long and is shown at the end of the run.

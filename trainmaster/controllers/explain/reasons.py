@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from trainmaster.api.admission.trainjobs import find_runtime
+from trainmaster.api.labels import ON_STALL
 from trainmaster.api.lifecycle.terms import find_deadline, find_ttl
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_text
@@ -48,6 +49,7 @@ from trainmaster.jobs.models.training import (
     IDLE_GPUS,
     IDLE_GPUS_TEXT,
     RUNNING,
+    STALLED,
     STARTING,
     SUSPENDED,
     WAITING,
@@ -213,6 +215,8 @@ class _Explainer:
             advice = list_advice(failure, self._job.memory_limit, self._own(self._job)) if failure else []
             if reason == DEADLINE_EXCEEDED:
                 todo.insert(0, "raise activeDeadlineSeconds and submit it again")
+            elif reason == STALLED:
+                todo.insert(0, f"if its steps may take longer: set the annotation {ON_STALL} to observe")
             elif advice:
                 todo = [*advice, *todo]
             elif reason == "ReachedMaxRestarts":
@@ -393,6 +397,8 @@ class _Explainer:
             started = min((pod.started_at for pod in running), default="")
             age = f"has been running for {self._tell_age(started)}" if started else "runs"
             count = f"{len(running)} Pod{'s' if len(running) > 1 else ''} run{'s' if len(running) == 1 else ''}"
+            if self._job.stalled:
+                return self._explain_stall(f"{age}: {count}, but stands still", facts)
             idle = self._job.idle_gpus_since
             more = f"; {IDLE_GPUS_TEXT.format(idle)}" if idle else ""
             namespace, name = self._place
@@ -412,6 +418,17 @@ class _Explainer:
         if "not found" in text:
             todo = ("create what is missing, and it goes on by itself; or delete the job and correct the name",)
         return self._make(STARTING, sentence, since=created, unblock=todo, facts=facts)
+
+    def _explain_stall(self, runs: str, facts: tuple[str, ...]) -> JobExplanation:
+        stalled, name, place = self._job.stalled, self._job.name, f"-n {self._job.namespace}"
+        since = read_text(stalled, "since")
+        todo = (
+            f"`trainmaster logs {name} {place}` shows what its ranks printed last",
+            f"`trainmaster restart {name} {place}` begins the next attempt, from the last complete checkpoint",
+            f"the annotation {ON_STALL} (restart or fail) does that by itself the next time",
+        )
+        sentence = f"{runs} since {self._tell_age(since)}: {read_text(stalled, 'message')}"
+        return self._make(RUNNING, sentence, reason=STALLED, since=since, unblock=todo, facts=facts)
 
     def _list_pods(self) -> list[Pod]:
         uid, job = self._find_gang_uid(), self._job

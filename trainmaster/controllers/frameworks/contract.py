@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.api.labels import COMPLETION_INDEX
+from trainmaster.api.lifecycle.stalls import StallRules
 from trainmaster.api.meta import GVR, Fields, Object
 from trainmaster.api.reading import list_items
 from trainmaster.api.training.steps import NODE
@@ -45,6 +46,8 @@ class FrameworkContext:
     """None: containers get no progress variables. Corresponds to upstream's feature gate `TrainJobStatus` being off."""
     sees_secrets: bool = True
     """Whether the view shows Secrets. Otherwise they are created without looking."""
+    stalls: StallRules = field(default_factory=StallRules)
+    """When a running job counts as stalled."""
     make_ssh_keys: Callable[[], keys.KeyPair] = keys.make_ssh_keys
     make_curve_keys: Callable[[], keys.KeyPair] = keys.make_curve_keys
 

@@ -30,6 +30,8 @@ from trainmaster.controllers.metrics import (
     EXISTING,
     FINISHED,
     OVERDUE,
+    STALLED,
+    STALLS,
     UPSTREAM_CREATED,
     UPSTREAM_FINISHED,
     UPSTREAM_LIFETIME,
@@ -45,6 +47,7 @@ from trainmaster.controllers.metrics import (
 from trainmaster.engine.apply import Apply
 from trainmaster.jobs.kinds import TRAINING_KINDS, read_training_job
 from trainmaster.jobs.models.training import COMPLETE, FAILED, RUNNING, SUSPENDED, TrainingJob
+from trainmaster.jobs.models.training import STALLED as STALLED_REASON
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit import failpoints
 from trainmaster.kit.clock import Clock, format_time, parse_time
@@ -103,6 +106,8 @@ class SeenJob(NamedTuple):
     counted: CountedJob
     due: str
     """When it will be deleted; "" if that is not known."""
+    stalled: str = ""
+    """Since when its steps stand still; "" if they do not."""
 
 
 class Census:
@@ -125,7 +130,8 @@ class Census:
         place = (gvr, job.namespace, job.name)
         counted = _classify(gvr, job)
         due = read_text(job.retention, "deleteAt")
-        new, old = SeenJob(job.uid, job.read_attempts(None)[1], counted, due), self._seen.get(place)
+        stalled = read_text(job.stalled, "since")
+        new, old = SeenJob(job.uid, job.read_attempts(None)[1], counted, due, stalled), self._seen.get(place)
         known = old if old is not None and old.uid == new.uid else None
         if self.counters is not None:
             self.counters.notice(job, new, known)
@@ -182,6 +188,9 @@ class Census:
     def count_overdue(self, now: datetime) -> float:
         return float(self._count_overdue(now)[TRAIN_JOBS])
 
+    def count_stalled(self) -> Mapping[tuple[str, ...], float]:
+        return _sum_up(((seen.counted.namespace,), 1) for seen in self._seen.values() if seen.stalled)
+
     # Jobs of the v1 kinds
 
     def count_v1(self) -> Mapping[tuple[str, ...], float]:
@@ -216,6 +225,7 @@ class Counters:
         self._created = metrics.counter(UPSTREAM_CREATED)
         self._finished = metrics.counter(UPSTREAM_FINISHED)
         self._lifetime = metrics.histogram(UPSTREAM_LIFETIME)
+        self._stalls = metrics.counter(STALLS)
         self._v1_created = metrics.counter(V1_CREATED)
         self._v1_ended = {COMPLETE: metrics.counter(V1_SUCCESSFUL), FAILED: metrics.counter(V1_FAILED)}
         self._v1_restarted = metrics.counter(V1_RESTARTED)
@@ -227,6 +237,11 @@ class Counters:
         framework = _FRAMEWORKS.get(new.counted.gvr)
         if framework is None:
             self._notice_trainjob(job, new.counted, is_new=is_new, has_ended=has_ended)
+            known = "" if old is None else old.stalled
+            # A job whose policy is to fail has no other trace of its stall.
+            has_failed = has_ended and not known and read_text(job.end_condition, "reason") == STALLED_REASON
+            if has_failed or new.stalled not in ("", known):
+                self._stalls.add(new.counted.namespace)
             return
         labels = (new.counted.namespace, framework.name)
         if is_new:
@@ -305,6 +320,7 @@ def declare(metrics: Metrics, census: Census, clock: Clock) -> None:
     metrics.gauge(EXISTING, census.count)
     metrics.gauge(FINISHED, census.count_finished)
     metrics.gauge(OVERDUE, lambda: census.count_overdue(clock.now()))
+    metrics.gauge(STALLED, census.count_stalled)
     metrics.gauge(V1_EXISTING, census.count_v1)
     metrics.gauge(V1_FINISHED, census.count_v1_finished)
     metrics.gauge(V1_OVERDUE, lambda: census.count_v1_overdue(clock.now()))

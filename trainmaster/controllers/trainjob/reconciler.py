@@ -35,7 +35,7 @@ from trainmaster.client.writes import Create, WriteRefusal
 from trainmaster.controllers import verdict
 from trainmaster.controllers.failures import describe as describe_failure
 from trainmaster.controllers.frameworks.contract import Companion, FrameworkContext
-from trainmaster.controllers.trainjob import announced, attempts, deadline, giving_up, pod_reasons, suspension
+from trainmaster.controllers.trainjob import announced, attempts, deadline, giving_up, pod_reasons, stalls, suspension
 from trainmaster.controllers.trainjob.children import build_children
 from trainmaster.controllers.trainjob.companions import plan_companions
 from trainmaster.controllers.trainjob.runtimes import FoundRuntime, MissingRuntimes, resolve_runtime
@@ -106,6 +106,7 @@ def reconcile(
     began = attempts.find_beginning(view, trainjob, own)
     set_status(draft, trainjob, own, waiting, now.wall, below=below, failure=failure, began=began)
     _note_news(draft, trainjob, waiting, failure)
+    stalls.follow(draft, context.stalls, view, trainjob, own, now)
     draft.wake_after(left)
     return draft.build_plan()
 
@@ -208,7 +209,9 @@ def _keep(
 def _restart(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet) -> Waiting:
     """Deletes the JobSet. A new one is created once it is gone; both have the same name, so there are never two gangs.
     The delete is versioned: if the JobSet has finished or changed in the meantime, the next pass decides again."""
-    text = f"a restart was asked for: attempt {trainjob.wanted_attempt} begins when the last one is gone"
+    attempt = trainjob.wanted_attempt
+    why = "the job stood still" if restarts.read_count(trainjob.raw).attempt == attempt else "a restart was asked for"
+    text = f"{why}: attempt {attempt} begins when the last one is gone"
     if not jobset.is_deleting:
         draft.write(build_delete(JOB_SETS, jobset, versioned=True, propagation="Foreground"))
     return Waiting(RESTARTING, text)
@@ -229,7 +232,9 @@ def _follow_end(draft: ObjectDraft, trainjob: TrainJob, jobset: JobSet | None, n
 
 
 def _ended_before(trainjob: TrainJob, jobset: JobSet) -> bool:
-    return deadline.is_exceeded(trainjob) or giving_up.is_given_up(trainjob, jobset)
+    if deadline.is_exceeded(trainjob) or stalls.has_failed(trainjob):
+        return True
+    return giving_up.is_given_up(trainjob, jobset)
 
 
 def _explain_refusal(draft: ObjectDraft, view: View, trainjob: TrainJob, refusal: WriteRefusal) -> Waiting:

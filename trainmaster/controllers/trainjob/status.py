@@ -87,7 +87,8 @@ def set_status(
 def fail(draft: ObjectDraft, reason: str, message: str, now: datetime) -> None:
     """Fails the job for a reason of our own."""
     draft.set_condition(build_condition("Failed", True, reason, message, now))
-    draft.status.pop("waiting", None)
+    for name in ("waiting", "stalled"):
+        draft.status.pop(name, None)
 
 
 def _set_counts(status: Object, entries: Iterable[Fields]) -> None:

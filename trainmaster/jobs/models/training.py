@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DELETING, FAILED, COMPLETE, SUSPENDED = "Deleting", "Failed", "Complete", "Suspended"
 WAITING, RUNNING, STARTING = "Waiting", "Running", "Starting"
-DEADLINE_EXCEEDED = "DeadlineExceeded"
+DEADLINE_EXCEEDED, STALLED = "DeadlineExceeded", "Stalled"
 DRAINED = "Drained"
 """The reason of a suspended job that continues by itself."""
 DRAINED_TEXT = "the machine has been drained since {}; the job continues where it was after `trainmaster undrain`"
@@ -182,6 +182,12 @@ class TrainingJob(ObjectModel):
         return str(self.waiting.get("reason") or "")
 
     @property
+    def stalled(self) -> Fields:
+        """`status.stalled`: since when its steps stand still; empty if they do not, or nothing is known about it."""
+        stalled: Fields = self.status.get("stalled") or NOTHING
+        return stalled
+
+    @property
     def report(self) -> Fields:
         """`status.trainerStatus`: the progress that the program reported."""
         report: Fields = self.status.get("trainerStatus") or NOTHING
@@ -243,6 +249,8 @@ class TrainingJob(ObjectModel):
             return TrainingState(SUSPENDED, DRAINED, DRAINED_TEXT.format(drained)) if drained else _SUSPENDED
         if self.waiting:
             return TrainingState(WAITING, self.waiting_reason, self.waiting.get("message", ""))
+        if self.stalled:
+            return TrainingState(RUNNING, STALLED, read_text(self.stalled, "message"))
         if self.is_ready:
             since = self.idle_gpus_since
             return TrainingState(RUNNING, IDLE_GPUS, IDLE_GPUS_TEXT.format(since)) if since else TrainingState(RUNNING)
@@ -254,8 +262,8 @@ class TrainingJob(ObjectModel):
         if condition is None:
             return None
         word, reason = self.ends[condition["type"]], self._read_end_reason(condition)
-        # A deadline is the reason even if a rank failed before.
-        failure = self.failure if word == FAILED and reason != DEADLINE_EXCEEDED else None
+        # A deadline or a stall is the reason even if a rank failed before.
+        failure = self.failure if word == FAILED and reason not in (DEADLINE_EXCEEDED, STALLED) else None
         return TrainingState(word, reason, condition.get("message", ""), failure)
 
     def _read_end_reason(self, condition: Fields) -> str:

@@ -13,7 +13,10 @@ the same attempt (the job was suspended and resumed, or a Job replaced that Pod 
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,8 +31,23 @@ from trainmaster.node.launch.containers import INSIDE
 from trainmaster.shim.protocol import PLAIN, ContainerSpec, Mount
 
 OUTPUT = "TRAINMASTER_OUTPUT_DIR"
-_CHECKPOINTS = "checkpoints"
+_CHECKPOINTS, _OUTPUTS = "checkpoints", "outputs"
 NOTHING = Resumable()
+_CHECKPOINT_NAME = re.compile(r"checkpoint|\.(pt|pth|ckpt|bin|safetensors)(\.|$)|^(epoch|step)[-_=]?\d", re.IGNORECASE)
+"""Names of the entries that frameworks write: checkpoint-500, epoch=3.ckpt, model.safetensors."""
+_DEPTH = 2
+"""Directories in a checkpoint."""
+_MOST_LOOKED_AT = 8
+_MOST_NAMES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMark:
+    """Of a set of files: another mark means that something was written."""
+
+    changed_ns: int = 0
+    size: int = 0
+    count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,16 @@ class Results:
             return ""  # removed in this moment
         return f"{format_micro_time(datetime.fromtimestamp(saved, UTC))} {name}"
 
+    def mark_checkpoints(self, trainjob: str) -> FilesMark:
+        """Of its checkpoints, wherever they are: in their directory, or in the outputs under a usual name. Of very many
+        only some are looked at. Call it in a thread."""
+        folder = self.root / trainjob
+        outputs = [path for path in _scan(folder / _OUTPUTS) if _CHECKPOINT_NAME.search(os.path.basename(path))]
+        found = _list_newest([*_scan(folder / _CHECKPOINTS), *outputs])
+        for _ in range(_DEPTH):
+            found = _list_newest([entry for path in found for entry in (_scan(path) or [path])])
+        return _mark(found)
+
     def add_directories(
         self, pod: Pod, trainjob: str, spec: ContainerSpec, level: str, newest: Resumable = NOTHING
     ) -> ContainerSpec:
@@ -67,7 +95,7 @@ class Results:
         if place is None or not trainjob:
             return spec
         folder = self.root / trainjob
-        checkpoints, outputs = folder / _CHECKPOINTS, folder / "outputs"
+        checkpoints, outputs = folder / _CHECKPOINTS, folder / _OUTPUTS
         for path in (checkpoints, outputs):
             path.mkdir(parents=True, exist_ok=True)
             # Ranks may run as other users than the server; the directories above keep others out.
@@ -121,3 +149,33 @@ def describe_passed_over(newest: Resumable) -> str:
     more = f" and {len(newest.passed_over) - 3} more" if len(newest.passed_over) > 3 else ""
     instead = f"it resumes from {newest.name} instead" if newest.name else "no other is complete, so it starts anew"
     return f"damaged checkpoints are passed over: {', '.join(shown)}{more}; {instead}"
+
+
+def _scan(folder: str | os.PathLike[str]) -> list[str]:
+    """The paths of its entries; empty if it is no directory. Links are not followed."""
+    try:
+        if os.path.islink(folder):
+            return []
+        with os.scandir(folder) as scan:
+            return [entry.path for entry in itertools.islice(scan, _MOST_NAMES)]
+    except OSError:
+        return []
+
+
+def _list_newest(paths: Iterable[str]) -> list[str]:
+    """Those that changed last."""
+    return sorted(paths, key=lambda path: _stat(path)[0], reverse=True)[:_MOST_LOOKED_AT]
+
+
+def _mark(paths: Sequence[str]) -> FilesMark:
+    stats = [_stat(path) for path in paths]
+    return FilesMark(max((one[0] for one in stats), default=0), sum(one[1] for one in stats), len(paths))
+
+
+def _stat(path: str) -> tuple[int, int]:
+    """(last change in ns, size); 0 for what is gone."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

@@ -59,6 +59,7 @@ class NodeMeter(Generic[UsageT]):
         self._hardware = hardware
         self._read_health = read_health
         self._kept: dict[str, MeterReading] = {}
+        self._stopped: set[str] = set()
 
     async def measure_pods(self, pods: Sequence[Object]) -> dict[str, dict[str, UsageT]]:
         """By uid and container; Pods without a shim are missing."""
@@ -73,6 +74,10 @@ class NodeMeter(Generic[UsageT]):
             if kept is None or reading.at - kept.at > _FRESH_SECONDS:
                 self._kept[uid] = reading
         return {uid: self._compare(bases[uid], reading) for uid, reading in now.items() if uid in bases}
+
+    def has_stopped(self, uid: str) -> bool:
+        """Whether processes of the Pod were stopped, by a signal or a debugger, when it was read last."""
+        return uid in self._stopped
 
     def _take_bases(self, uids: Sequence[str]) -> dict[str, MeterReading]:
         now = self._clock.monotonic()
@@ -89,7 +94,10 @@ class NodeMeter(Generic[UsageT]):
         try:
             stats, _ = await self._supervisor.request(uid, "stats")
         except ShimError:
+            self._stopped.discard(uid)
             return uid, None
+        # Shims of earlier versions do not tell.
+        (self._stopped.add if stats.get("stopped") else self._stopped.discard)(uid)
         running = list_running(Pod(pod))
         parts = {name: part for name, part in read_fields(stats, "containers").items() if name in running}
         if len(running) == 1 or not parts:

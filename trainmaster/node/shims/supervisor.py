@@ -120,6 +120,10 @@ class Supervisor:
     def get_paths(self, uid: str) -> Paths:
         return Paths(str(self._root / uid))
 
+    def get_logs(self, uid: str) -> str:
+        """The directory with the logs of a Pod."""
+        return f"{self.get_paths(uid).directory}/logs"
+
     def list_uids(self) -> list[str]:
         """Of all existing Pod directories."""
         return [entry.name for entry in os.scandir(self._root) if entry.is_dir() and not entry.name.startswith(".")]

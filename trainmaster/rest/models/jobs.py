@@ -29,6 +29,7 @@ _SUMMARY: JsonDict = {
         "metrics": {"loss": "0.31"},
         "updated_at": "2026-11-15T20:01:00Z",
     },
+    "stalled": None,
     "labels": {"trainmaster.dev/user": "ann"},
     "requests": {"cpu": 4.0, "nvidia.com/gpu": 2.0},
     "priority": "urgent",
@@ -60,6 +61,14 @@ class Progress(BaseModel):
     updated_at: str | None
 
 
+class Stall(BaseModel):
+    """What stands still (docs/stalls.md)."""
+
+    since: str
+    position: str | None = Field(description="The last step that was reported, if any was in this attempt.")
+    message: str
+
+
 class JobSummary(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_SUMMARY]})
 
@@ -71,13 +80,16 @@ class JobSummary(BaseModel):
     framework: str | None = Field(description="As it was asked for; null for a job of a runtime.")
     runtime: str = Field(description="Empty for a kind without runtimes.")
     state: JobState
-    reason: str | None = Field(description="Why, in one word for programs: of Pending, Suspended and Failed.")
+    reason: str | None = Field(
+        description="Why, in one word for programs: of Pending, Suspended and Failed; `Stalled` of Running."
+    )
     message: str | None = Field(description="Why, for people.")
     deleting: bool = Field(description="It was deleted, and its workers are ending.")
     nodes: int | None = Field(description="As it asks for; null leaves it to the runtime.")
     created_at: str
     completed_at: str | None
     progress: Progress | None = Field(description="null while it has reported nothing.")
+    stalled: Stall | None = Field(description="null unless it runs and its steps stand still.")
     labels: dict[str, str]
     requests: dict[str, float] | None = Field(
         description="What its workers need together, CPUs in cores, memory in bytes; null leaves it to the runtime."

@@ -160,6 +160,8 @@ async def _explain(client: Client, job: TrainingJob) -> str:
         return f"Suspended: {ON_HOLD}"
     if job.waiting:
         return f"Pending: {job.waiting.get('reason', '')}: {job.waiting.get('message', '')}"
+    if job.stalled:
+        return f"Running: stalled since {read_text(job.stalled, 'since')}: {read_text(job.stalled, 'message')}"
     for step in job.steps if isinstance(job, TrainJob) else ():
         if step.get("name") == NODE_JOB and (step.get("ready") or step.get("succeeded")):
             return "Running: its workers are at work"

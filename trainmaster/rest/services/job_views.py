@@ -80,6 +80,7 @@ def build_summary(job: TrainingJob) -> Object:
         "created_at": job.created_at,
         "completed_at": None if end is None else end[1],
         "progress": build_progress(job),
+        "stalled": build_stalled(job),
         "labels": dict(job.labels),
     }
 
@@ -143,6 +144,12 @@ def build_progress(job: TrainingJob) -> Object | None:
         "metrics": {str(one.get("name", "")): str(one.get("value", "")) for one in list_items(report, "metrics")},
         "updated_at": report.get("lastUpdatedTime"),
     }
+
+
+def build_stalled(job: TrainingJob) -> Object | None:
+    """None if its steps do not stand still, or nothing is known about that."""
+    stalled = job.stalled
+    return {name: stalled.get(name) for name in ("since", "position", "message")} if stalled else None
 
 
 def build_detail(story: JobFacts) -> Object:

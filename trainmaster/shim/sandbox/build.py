@@ -46,6 +46,8 @@ class Stats:
     cpu_ns: int
     rss_bytes: int
     pids: int
+    stopped: int
+    """How many of the processes a signal or a debugger has stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +447,7 @@ class Sandbox:
         usage = self._group.read_usage() if self._group is not None else cgroups.GroupUsage(None, None)
         cpu = sum(process.cpu_ns for process in processes) if usage.cpu_ns is None else usage.cpu_ns
         rss = sum(process.rss_bytes for process in processes) if usage.memory is None else usage.memory
-        return Stats(cpu, rss, len(processes))
+        return Stats(cpu, rss, len(processes), sum(process.is_stopped for process in processes))
 
     def close(self) -> None:
         """Removes everything that `build_pod` created. All processes of the Pod have exited before."""

@@ -8,7 +8,7 @@ import pytest
 
 from trainmaster.api.meta import Object
 from trainmaster.api.patches import merge
-from trainmaster.api.training.pace import JobPace, PaceMeter, find_position, leave_attempt, read_pace
+from trainmaster.api.training.pace import JobPace, PaceMeter, find_phase, find_position, leave_attempt, read_pace
 from trainmaster.kit.clock import format_time
 from trainmaster.testing.virtual import VirtualClock, run_virtual
 
@@ -24,9 +24,13 @@ class Reporting:
         self.began = format_time(self.clock.now())
         self.meter = PaceMeter(self.clock)
 
-    async def report(self, step: Any = None, *, after: float = 0.0, percent: int | None = None) -> JobPace:
+    async def report(
+        self, step: Any = None, *, after: float = 0.0, percent: int | None = None, phase: str = ""
+    ) -> JobPace:
         await self.clock.sleep(after)
         said: Object = {} if step is None else {"metrics": [{"name": "current_step", "value": str(step)}]}
+        if phase:
+            said["metrics"] = [*said.get("metrics", ()), {"name": "phase", "value": phase}]
         if percent is not None:
             said["progressPercentage"] = percent
         patch = {"status": {"pace": self.meter.measure(self.trainjob, said, self.began)}}
@@ -134,5 +138,91 @@ def test_a_new_attempt_keeps_what_is_true_of_the_job() -> None:
         job.began = format_time(job.clock.now())
         pace = await job.report(4, after=3)
         assert (pace.position, pace.longest, pace.start, pace.furthest) == (4.0, 5, 8, 9.0)
+
+    run_virtual(act())
+
+
+def test_the_wait_for_the_first_step_counts_from_the_start_of_the_program() -> None:
+    async def act() -> None:
+        job = Reporting()
+        await job.clock.sleep(3600)
+        job.began = format_time(job.clock.now())
+        assert (await job.report(1, after=30)).start == 30
+
+    run_virtual(act())
+
+
+def test_a_start_that_the_server_has_not_seen_is_not_learned() -> None:
+    async def act() -> None:
+        job = Reporting()
+        await job.clock.sleep(600)
+        job.meter = PaceMeter(job.clock)
+        assert (await job.report(1, after=5)).start == 0
+
+    run_virtual(act())
+
+
+def test_a_program_that_is_started_again_is_not_slow_at_its_step() -> None:
+    async def act() -> None:
+        job = Reporting()
+        await job.report(1, after=5)
+        await job.report(2, after=5)
+        await job.clock.sleep(36_000)
+        job.began = format_time(job.clock.now())
+        pace = await job.report(3, after=40)
+        assert (pace.longest, pace.start) == (5, 40)
+
+    run_virtual(act())
+
+
+def test_a_phase_is_an_advance_and_is_learned_apart() -> None:
+    async def act() -> None:
+        job = Reporting()
+        await job.report(1, after=5)
+        await job.report(2, after=5)
+        pace = await job.report(2, after=5, phase="evaluation")
+        assert (pace.phase, pace.position, pace.advanced_at) == ("evaluation", 2.0, format_time(job.clock.now()))
+        pace = await job.report(2, after=700, phase="training")
+        assert (pace.phase, pace.longest, pace.phase_longest) == ("", 5, 700)
+        assert (await job.report(3, after=6)).longest == 6
+
+    run_virtual(act())
+
+
+@pytest.mark.parametrize("word", ["train", "training", "Training", ""])
+def test_training_is_no_phase(word: str) -> None:
+    assert find_phase({"metrics": [{"name": "phase", "value": word}]}) == ""
+
+
+def test_time_for_which_the_machine_sleeps_is_not_learned() -> None:
+    class Sleeper(VirtualClock):
+        asleep = 0.0
+
+        def boot(self) -> float:
+            return self.monotonic() + self.asleep
+
+    async def act() -> None:
+        job = Reporting()
+        job.clock = clock = Sleeper()
+        job.meter = PaceMeter(clock)
+        await job.report(1, after=5)
+        await job.report(2, after=5)
+        clock.asleep += 36_000
+        clock.step_wall(36_000)
+        assert (await job.report(3, after=5)).longest == 5
+        assert (await job.report(4, after=9)).longest == 9
+
+    run_virtual(act())
+
+
+def test_time_for_which_a_person_stopped_it_is_not_learned() -> None:
+    async def act() -> None:
+        job = Reporting()
+        await job.report(1, after=5)
+        await job.report(2, after=5)
+        job.meter = PaceMeter(job.clock, lambda uid: 20.0)
+        await job.clock.sleep(100)
+        assert (await job.report(3, after=7200)).longest == 5
+        assert (await job.report(4, after=15)).longest == 15
 
     run_virtual(act())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.jobs.compose.test_compose import load
+from trainmaster.api.labels import ON_STALL
 from trainmaster.api.meta import Object
 from trainmaster.cli import exits
 from trainmaster.cli.commands import run
@@ -112,6 +113,7 @@ def test_what_cannot_run_is_told(words: list[str], text: str) -> None:
         (["--nodes", "0", "train.py"], "--nodes 0"),
         (["--max-restarts", "-1", "train.py"], "--max-restarts"),
         (["--overcommit", "train.py"], "--overcommit goes with --cpu"),
+        (["--on-stall", "restart", "train.py"], "--on-stall restart needs --max-restarts"),
         (["--ttl", "soon", "train.py"], "--ttl"),
         (["--nproc", "2", "src/plain.py"], "--nproc 2"),
     ],
@@ -131,6 +133,17 @@ def test_spans_are_seconds_or_written_with_units() -> None:
     options = parse("--ttl", "90", "--deadline", "1h30m", "train.py")
     asked = build_request(options, CommandContext({}, io.StringIO(), io.StringIO()), TrainingProgram.read(options))
     assert (asked.ttl_seconds, asked.deadline_seconds) == (90, 5400)
+
+
+def test_the_policy_about_stalls_is_an_annotation_of_the_job() -> None:
+    context = CommandContext({}, io.StringIO(), io.StringIO())
+    for words, wanted in (
+        (["train.py"], {}),
+        (["--on-stall", "fail", "train.py"], {ON_STALL: "fail"}),
+        (["--on-stall", "restart", "--max-restarts", "2", "train.py"], {ON_STALL: "restart"}),
+    ):
+        options = parse(*words)
+        assert build_request(options, context, TrainingProgram.read(options)).annotations == wanted
 
 
 @pytest.mark.parametrize("words", [["-d"], ["--nodes", "2"], ["--max-restarts", "1"]])

@@ -47,6 +47,19 @@ def test_waiting_has_its_reason_and_goes_when_the_reason_goes() -> None:
     assert (seen.screen.state, seen.screen.message) == (model.RUNNING, "")
 
 
+def test_a_stall_is_told_and_that_the_job_goes_on() -> None:
+    seen = Model("train")
+    seen.see_pod(make_pod(0, running=STARTED))
+    news(seen)
+    stalled = {"since": STARTED, "message": "no step has come after step 3"}
+    for _ in range(2):
+        seen.see_trainjob(make_trainjob(stalled=stalled))
+    assert seen.screen.state == model.RUNNING
+    assert news(seen) == ["Running (Stalled): no step has come after step 3"]
+    seen.see_trainjob(make_trainjob())
+    assert (news(seen), seen.screen.message) == (["Running"], "")
+
+
 def test_ranks_that_were_stopped_did_not_fail_and_stay_to_be_seen() -> None:
     seen = Model("train")
     failed, stopped = (

@@ -72,6 +72,35 @@ def test_a_deleted_job_names_the_finalizer_that_keeps_it() -> None:
     assert "kept by example.com/backup" in found.sentence
 
 
+def test_a_stalled_job_says_since_when_and_what_can_be_done() -> None:
+    stalled = {"since": ago(7200), "position": "7", "message": "no step has come after step 7"}
+    job = make(status={"stalled": stalled, "jobsStatus": [{"name": "node", "ready": 1, "active": 1}]})
+    found = ask_running(job)
+    assert (found.state, found.reason, found.since) == ("Running", "Stalled", ago(7200))
+    assert (
+        found.sentence
+        == "has been running for 3h: 1 Pod runs, but stands still since 2h: no step has come after step 7"
+    )
+    assert any("trainmaster restart a" in line for line in found.unblock)
+
+
+def ask_running(job: Object) -> JobExplanation:
+    world = World()
+    world.add(TRAIN_JOBS, job)
+    world.add(JOB_SETS, make_jobset())
+    marks = {labels.JOBSET_NAME: "a", labels.JOBSET_UID: "js", labels.REPLICATED_JOB_NAME: "node"}
+    meta = {"name": "a-node-0-0", "namespace": "default", "labels": marks}
+    status = {
+        "phase": "Running",
+        "startTime": ago(10_800),
+        "containerStatuses": [{"name": "node", "state": {"running": {}}}],
+    }
+    world.add(PODS, {"metadata": meta, "spec": {"containers": [{"name": "node"}]}, "status": status})
+    found = explain(world, "default", "a", Now(NOW))
+    assert found is not None
+    return found
+
+
 def test_a_job_without_pods_points_to_the_doctor() -> None:
     found = ask(make())
     assert found.state == "Starting"

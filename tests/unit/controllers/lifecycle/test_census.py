@@ -184,3 +184,25 @@ def test_jobs_at_rest_are_counted_once_whenever_they_change() -> None:
     census.end_rest(TRAIN_JOBS, outlines["b"])
     census.drop(TRAIN_JOBS, "team", "b")
     assert census.count_finished() == {("team",): 2.0}
+
+
+def test_stalls_are_counted_while_they_last_and_once_each() -> None:
+    metrics = Metrics()
+    census = Census()
+    census.put(TRAIN_JOBS, make(stalled={"since": "2026-01-01T00:00:00Z", "message": "m"}))
+    census.counters = Counters(metrics)
+    assert census.count_stalled() == {("team",): 1.0}
+    for since in ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", "2026-01-01T01:00:00Z"):
+        census.put(TRAIN_JOBS, make(stalled={"since": since, "message": "m"}))
+    assert 'trainmaster_trainjob_stalls_total{namespace="team"} 1' in metrics.render()
+    census.put(TRAIN_JOBS, make())
+    assert census.count_stalled() == {}
+
+
+def test_a_job_that_fails_at_its_stall_counts_as_one() -> None:
+    metrics = Metrics()
+    census = Census()
+    census.counters = Counters(metrics)
+    for trainjob in (make(), make(condition="Failed", reason="Stalled"), make(condition="Failed", reason="Stalled")):
+        census.put(TRAIN_JOBS, trainjob)
+    assert 'trainmaster_trainjob_stalls_total{namespace="team"} 1' in metrics.render()

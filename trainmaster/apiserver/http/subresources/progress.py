@@ -18,7 +18,7 @@ from trainmaster.api.meta import GVR, Object
 from trainmaster.api.resources import JOB_SETS, JOBS, PODS, TRAIN_JOBS
 from trainmaster.api.status import NotFound, StatusError
 from trainmaster.api.training import reports
-from trainmaster.api.training.pace import PaceMeter
+from trainmaster.api.training.pace import CountSinceStop, PaceMeter
 from trainmaster.apiserver.contract import Call, Registry
 from trainmaster.apiserver.http.access import Access
 from trainmaster.apiserver.http.messages import ApiRequest, Response
@@ -35,12 +35,19 @@ _NEEDED = (TRAIN_JOBS, JOB_SETS, JOBS, PODS)
 
 
 class ProgressEndpoint:
-    def __init__(self, registry: Registry, catalogue: Catalogue, access: Access, clock: Clock) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        catalogue: Catalogue,
+        access: Access,
+        clock: Clock,
+        count_since_stop: CountSinceStop | None = None,
+    ) -> None:
         self._registry = registry
         self._kinds: dict[GVR, Kind | None] = {gvr: catalogue.find(gvr) for gvr in _NEEDED}
         self._access = access
         self._clock = clock
-        self._paces = PaceMeter(clock)
+        self._paces = PaceMeter(clock) if count_since_stop is None else PaceMeter(clock, count_since_stop)
         self._buckets = TokenBuckets(clock, per_second=PER_SECOND, burst=BURST)
         self._reporters: dict[str, reports.ReportingPod] = {}
         """By Pod uid; entries do not change while the Pod exists, and a token ends with its Pod."""
@@ -74,7 +81,8 @@ class ProgressEndpoint:
         answer = orjson.dumps({"trainerStatus": report if wanted is None else wanted})
         if wanted is None:
             return Response(answer)
-        patch = reports.build_patch(wanted, self._paces.measure(trainjob, wanted, began))
+        pace = self._paces.measure(trainjob, wanted, reports.find_program_start(began, reporter))
+        patch = reports.build_patch(wanted, pace)
         return Response(answer, revision=self._store(request, patch))
 
     def _store(self, request: ApiRequest, patch: Object) -> int:

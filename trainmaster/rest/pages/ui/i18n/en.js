@@ -539,6 +539,7 @@ export default {
   "reason.Resuming": "Resuming",
   "reason.RunContainerError": "The program could not be started",
   "reason.RuntimeNotFound": "The runtime does not exist",
+  "reason.Stalled": "Stalled",
   "reason.Starting": "Starting",
   "reason.Suspended": "Suspended",
   "reason.TrainingRuntimeNotSupported": "The runtime's kind is not supported",

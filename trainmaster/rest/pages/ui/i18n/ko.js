@@ -539,6 +539,7 @@ export default {
   "reason.Resuming": "재개하는 중",
   "reason.RunContainerError": "프로그램을 시작하지 못함",
   "reason.RuntimeNotFound": "런타임이 없음",
+  "reason.Stalled": "진행 멈춤",
   "reason.Starting": "시작하는 중",
   "reason.Suspended": "일시 중지됨",
   "reason.TrainingRuntimeNotSupported": "지원하지 않는 런타임 종류",

@@ -47,7 +47,7 @@ function JobName({ row }) {
 
 /** @param {{row: JobRow}} props */
 function Why({ row }) {
-  if (row.state === "Running") {
+  if (row.state === "Running" && row.reason !== "Stalled") {
     const metrics = Object.entries(row.metrics ?? {}).filter(([name]) => !COUNTERS.includes(name)).slice(0, 3);
     return html`<span class="quiet">${metrics.map(([name, value]) => html`<span class="metric" key=${name}><${Given} text=${name} /> <b><${Given} text=${value} /></b></span>`)}</span>`;
   }
