@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
@@ -98,6 +99,17 @@ class Bench:
 
         self.wait_for(name, has_step)
 
+    def wait_for_evidence(self, name: str, function: str) -> None:
+        """What its ranks did when the stall was noticed."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            code, found = self.rest.call("GET", f"/api/v1/jobs/{name}/evidence?namespace=default")
+            if code == 200:
+                assert found["reason"] == "Stalled" and function in json.dumps(found), found
+                return
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
     def list_events(self, name: str) -> list[str]:
         found = self.api.get("/api/v1/namespaces/default/events")["items"]
         own = [one for one in found if one["involvedObject"]["name"] == name]
@@ -128,6 +140,7 @@ def test_real_programs_stall_or_are_waited_for(bench: Bench) -> None:
         loader = bench.wait_for("loader", lambda one: one["stalled"])
         assert (loader["state"], loader["reason"], loader["stalled"]["position"]) == ("Running", "Stalled", "3")
         assert "no step has come after step 3" in loader["message"]
+        bench.wait_for_evidence("loader", "load_batch")
         silent = bench.wait_for("silent", lambda one: one["stalled"])
         assert "no output, and no use of CPU or GPU" in silent["message"]
         for name in ("loader", "silent"):

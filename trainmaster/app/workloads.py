@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.api.lifecycle.stalls import StallRules
+from trainmaster.api.lifecycle.stalls import EVIDENCE, StallRules
+from trainmaster.api.meta import Object
 from trainmaster.apiserver.admission.deletions import DeletionWitness
 from trainmaster.apiserver.http.usage import Meter, ResourceUsage
 from trainmaster.apiserver.local import LocalClient
@@ -40,6 +41,7 @@ from trainmaster.controllers.lifecycle.contract import HistoryLedger, LifecycleC
 from trainmaster.controllers.scheduler.reconciler import CONTROLLER as SCHEDULER
 from trainmaster.controllers.trainjob.reconciler import CONTROLLER as TRAIN_JOB
 from trainmaster.controllers.trainjob.reconciler import build_controller as build_trainjob_controller
+from trainmaster.controllers.trainjob.stalls import STALLED
 from trainmaster.controllers.v1jobs.reconciler import CONTROLLERS as V1_JOBS
 from trainmaster.controllers.volumes.claims import CONTROLLER as CLAIMS
 from trainmaster.controllers.volumes.volumes import CONTROLLER as VOLUMES
@@ -170,7 +172,7 @@ def build_stall_rules(settings: Settings, attendance: Attendance, signs: JobSign
     """`signs`: None on a cluster, where reports are all there is."""
     own = settings.stalls
     rules = StallRules(own.seconds, own.phase_seconds, own.policy, count_watched=attendance.count_seconds)
-    return rules if signs is None else replace(rules, find_sign=signs.find, sees_use=True)
+    return rules if signs is None else replace(rules, find_sign=signs.find, sees_use=True, keeps_evidence=True)
 
 
 @asynccontextmanager
@@ -199,6 +201,7 @@ async def running_workloads(
     deletions = census.Deletions(metrics, view, clock)
     witness = DeletionWitness()
     attendance, signs = Attendance(clock), JobSigns(clock)
+    agents: list[NodeAgent] = []
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client, home.templates)
@@ -221,7 +224,7 @@ async def running_workloads(
                 recorder=recorder,
                 clock=clock,
                 metrics=metrics,
-                effects={retention.ARCHIVE: history.archive},
+                effects={retention.ARCHIVE: history.archive, EVIDENCE: partial(_keep_evidence, agents)},
                 settled=registry.store.settled_revision,
             )
             async with (
@@ -235,6 +238,7 @@ async def running_workloads(
                 BundleCleanup(client, clock, home.bundles, home.history).running(),
                 _measuring(agent, view, home, history, signs, clock, make_idle) as running,
             ):
+                agents.append(agent)
                 scope.spawn_forever(attendance.run(), name="attendance")
                 scope.spawn(jobs.count_at_rest(view.list_outlines), name="at-rest.count")
                 scope.spawn_forever(_pack(registry, view, history, manager, clock), name="at-rest.pack")
@@ -244,6 +248,13 @@ async def running_workloads(
                 yield running
     finally:
         view.close()
+
+
+async def _keep_evidence(agents: Sequence[NodeAgent], trainjob: Object) -> bool:
+    """Performs the effect, without waiting: many jobs may stall at the same time. `agents`: none before the start."""
+    for agent in agents:
+        agent.evidence.begin(trainjob["metadata"]["uid"], STALLED)
+    return False
 
 
 def _make_idle(client: LocalClient, recorder: EventRecorder, clock: Clock, seconds: float, find: FindJob) -> IdleGpus:

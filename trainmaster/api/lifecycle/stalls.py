@@ -45,6 +45,10 @@ def _count_for_ever() -> float:
     return math.inf
 
 
+EVIDENCE = "evidence"
+"""The effect that keeps what the ranks of a job do at this moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class StallRules:
     seconds: float = 300.0
@@ -57,6 +61,8 @@ class StallRules:
     """By the uid of a TrainJob; None if it does not run on this machine, or was not looked at yet."""
     sees_use: bool = False
     """Whether `find_sign` will know something about each job that runs."""
+    keeps_evidence: bool = False
+    """Whether the effect `EVIDENCE` can be performed."""
     count_watched: Callable[[], float] = _count_for_ever
     """Seconds for which reports have been taken here without a pause. A job cannot stall for longer."""
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from trainmaster.api.lifecycle import stalls
-from trainmaster.api.lifecycle.stalls import FAIL, OBSERVE, JobSign, StallRules
+from trainmaster.api.lifecycle.stalls import EVIDENCE, FAIL, OBSERVE, JobSign, StallRules
 from trainmaster.api.meta import Fields, Object
 from trainmaster.api.reading import read_fields, read_text
 from trainmaster.api.resources import JOBS, PODS
@@ -34,6 +34,7 @@ from trainmaster.api.training.restarts import StallCount
 from trainmaster.client.view import View
 from trainmaster.controllers.trainjob.status import fail
 from trainmaster.engine.draft import ObjectDraft
+from trainmaster.engine.plan import Effect
 from trainmaster.jobs.models.batch import Job
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.pods import Pod
@@ -101,6 +102,9 @@ def follow(
     if not stand.is_due or policy == OBSERVE:
         if not is_kept:
             draft.note(trainjob, STALLED, message, warning=True)
+            if rules.keeps_evidence:
+                # The other policies stop the gang, and the node looks at it before that.
+                draft.effects.append(Effect(EVIDENCE, {"metadata": dict(trainjob.meta)}))
     elif policy == FAIL:
         _give_up(draft, trainjob, message, now)
     else:

@@ -101,13 +101,17 @@ class JobEvidence:
     async def collect(self, uid: str, reason: str = evidence.REQUESTED) -> Document | None:
         """The evidence of all running ranks of that job, which is kept; None if none runs here. Takes at most
         MOST_SECONDS. Two at the same time get the same."""
+        return await asyncio.shield(self.begin(uid, reason))
+
+    def begin(self, uid: str, reason: str) -> asyncio.Task[Document | None]:
+        """Collects it, for those who do not wait for it."""
         task = self._collecting.get(uid)
         if task is None:
             assert self._scope is not None, "the agent runs"
             task = self._scope.spawn(self._collect_safely(uid, reason), name=f"node.evidence.{uid}")
             self._collecting[uid] = task
             task.add_done_callback(lambda _: self._collecting.pop(uid, None))
-        return await asyncio.shield(task)
+        return task
 
     async def _collect_safely(self, uid: str, reason: str) -> Document | None:
         try:
