@@ -205,18 +205,13 @@ async def running_workloads(
     registry.state.admission.add(witness)
     try:
         await install_runtimes(client, home.templates)
-        # Before the controllers: they resume what was suspended.
-        if ended := await end_drain_of_shutdown(client):
-            log.info("drain ended", extra={"action": "drain.ended", "since": ended.since})
+        await _end_drain(client)
         async with running_history(home, settings.history, client, view, clock, witness, metrics) as history:
             lifecycle = LifecycleContext(ledger=history)
             manager = Manager(
                 (
                     *build_chain(settings, build_stall_rules(settings, attendance, signs)),
-                    *retention.build_controllers(lifecycle),
-                    limits.build_controller(lifecycle),
-                    derived.CONTROLLER,
-                    *DRAIN,
+                    *_build_others(lifecycle),
                 ),
                 view=view,
                 feed=view,
@@ -248,6 +243,18 @@ async def running_workloads(
                 yield running
     finally:
         view.close()
+
+
+async def _end_drain(client: LocalClient) -> None:
+    """Before the controllers: they resume what was suspended."""
+    if ended := await end_drain_of_shutdown(client):
+        log.info("drain ended", extra={"action": "drain.ended", "since": ended.since})
+
+
+def _build_others(lifecycle: LifecycleContext) -> tuple[Controller, ...]:
+    """The controllers that are not part of the way from a job to its Pods."""
+    own = (*retention.build_controllers(lifecycle), limits.build_controller(lifecycle))
+    return (*own, derived.CONTROLLER, *DRAIN)
 
 
 async def _keep_evidence(agents: Sequence[NodeAgent], trainjob: Object) -> bool:
