@@ -25,6 +25,8 @@ NONSENSE = ["9" * 4400, "²", "٣", "-1", "1e9", "[]", "{}", "null", '{"labels":
 NONSENSE += ["../../../../etc", "\n\n0.0.0.0 evil\n", "true", '{"reason": 1, "message": [], "since": {}}', "a" * 2000]
 SKIPPED = {labels.PACKAGES, labels.ENVIRONMENT, labels.DEVICES, labels.RESTART}
 SKIPPED |= {labels.EXCLUSIVE_TOPOLOGY, labels.NODE_SELECTOR_STRATEGY}
+SKIPPED |= {labels.ON_STALL, labels.STOP_ON_SAME_FAILURE}
+SKIPPED |= {labels.KEEP_CHECKPOINTS, labels.KEEP_CHECKPOINTS_EVERY, labels.RESUME_FROM}
 """Have tests of their own, or are refused with a sentence."""
 
 
