@@ -10,9 +10,9 @@ import gc
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation import reporting, retaining, sharing, v1_resting  # noqa: F401  # for the checks they register
 from tests.simulation.base import Base, build_base
@@ -116,19 +116,20 @@ def _quiet_process() -> Iterator[None]:
 
 
 def _build_controllers(
-    seed: int, lifecycle: LifecycleContext, *, drains: bool
+    seed: int, lifecycle: LifecycleContext, count_watched: Callable[[], float], *, drains: bool
 ) -> tuple[Sequence[Controller], frozenset[str]]:
-    """All controllers, and the names of those that also run on other clusters. `drains`: with those of a drain, which
-    would only look in other runs."""
+    """All controllers, and the names of those that also run on other clusters. `count_watched`: seconds since whoever
+    takes reports was started; `drains`: with those of a drain, which would only look in other runs."""
     here = [model for model in MODELS if has_v1_jobs(seed) and model.framework in V1_FRAMEWORKS]
     absent = {model.framework.singular for model in MODELS if model not in here}
     chain = [item for item in CHAIN if item.name not in absent]
+    rules = StallRules(count_watched=count_watched)
     if seed % _STALLING_RATIO == _STALLING:
         # Programs report once, so those that run for longer than this stall.
         policy = POLICIES[seed // _STALLING_RATIO % len(POLICIES)]
-        rules = StallRules(seconds=1.0, phase_seconds=3.0, policy=policy)
-        stalling = build_trainjob_controller(FrameworkContext(stalls=rules))
-        chain = [stalling if item.name == stalling.name else item for item in chain]
+        rules = replace(rules, seconds=1.0, phase_seconds=3.0, policy=policy)
+    trainjob = build_trainjob_controller(FrameworkContext(stalls=rules))
+    chain = [trainjob if item.name == trainjob.name else item for item in chain]
     lasting = [
         retention.build_controller(lifecycle),
         *(retention.build_controller(lifecycle, model) for model in here),
@@ -151,7 +152,9 @@ class _Run:
         lifecycle = LifecycleContext(world.ledger, unpublished=() if world.wishes.publish else every)
         controllers: Sequence[Controller]
         drains = any(deed.what == "drain" for deed in deeds or ())
-        controllers, world.cluster_controllers = _build_controllers(world.seed, lifecycle, drains=drains)
+        self._began = 0.0
+        made = _build_controllers(world.seed, lifecycle, lambda: world.clock.boot() - self._began, drains=drains)
+        controllers, world.cluster_controllers = made
         controllers = planted.wrap(controllers) if planted is not None else controllers
         world.controllers = [self.checker.wrap(item) for item in controllers]
         self._late_runtime = base.late_runtime
@@ -163,11 +166,15 @@ class _Run:
 
     def _make_server(self) -> Server:
         if self.world.weather.mode == EMBEDDED:
-            self.checker.memory.timers.begin_life()
+            self._begin_life()
         return Server(self.world, self.checker, self._server.crash)
 
-    def _make_operator(self) -> Operator:
+    def _begin_life(self) -> None:
         self.checker.memory.timers.begin_life()
+        self._began = self.world.clock.boot()
+
+    def _make_operator(self) -> Operator:
+        self._begin_life()
         return Operator(self.world, self._find_server, self._operator.crash)
 
     def _find_server(self) -> Server | None:

@@ -106,7 +106,7 @@ def list_notes(view: View, jobset: JobSet, standing: Standing) -> list[Write]:
     """Stores the course in the status of the TrainJob, if it is not there yet."""
     trainjob = _find_trainjob(view, jobset)
     course = standing.course
-    if trainjob is None or course.is_empty or course == courses.read_course(trainjob.raw):
+    if trainjob is None or trainjob.is_deleting or course.is_empty or course == courses.read_course(trainjob.raw):
         return []
     return [build_patch(TRAIN_JOBS, trainjob, {"status": courses.build_note(course)}, subresource="status")]
 
