@@ -117,6 +117,8 @@ def _execute(program: int, pid: int, output: int) -> NoReturn:
         os.dup2(output, 1)
         os.dup2(output, 2)
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+        # It needs none, and a program of the Pod that got hold of it could start nothing outside of its control groups.
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         os.execve(program, argv, {})
     except OSError as error:
         os.write(output, f"Error: it cannot be executed: {error.strerror}".encode())
