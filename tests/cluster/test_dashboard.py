@@ -16,7 +16,7 @@ from trainmaster.api.resources import TRAIN_JOBS
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 _TALK = "for n in $(seq 300); do echo early $n; done; n=0; while true; do echo number $n; n=$((n + 1)); sleep 1; done"
-JOB = "talking"
+JOB = "followed"
 
 
 def submit(site: Site) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tests.flow.stage import Stage
-from trainmaster.api.labels import RESTART_SERIES, WAITING
+from trainmaster.api.labels import RESTART_SERIES, RUNTIME_ORIGIN, WAITING
 from trainmaster.api.meta import Object
 from trainmaster.api.resources import CONFIG_MAPS, EVENTS, JOB_SETS, SECRETS, TRAIN_JOBS
 from trainmaster.api.training import snapshots
@@ -46,7 +46,10 @@ def describe_snapshot(obj: Object, namespace: str) -> Object:
     """A runtime snapshot; of the runtime's metadata only what its author wrote."""
     runtime = snapshots.read(obj["data"][snapshots.DATA_KEY])
     meta = {key: value for key, value in runtime["metadata"].items() if key in ("name", "labels", "annotations")}
-    return {**describe(obj, namespace), "runtime": {**runtime, "metadata": meta}}
+    described = describe(obj, namespace)
+    # On the cluster the runtimes were applied, and not installed by our operator.
+    described["annotations"].pop(RUNTIME_ORIGIN, None)
+    return {**described, "runtime": {**runtime, "metadata": meta}}
 
 
 def list_differences(ours: Any, theirs: Any, path: str = "") -> list[str]:

@@ -189,7 +189,9 @@ class Census:
         return float(self._count_overdue(now)[TRAIN_JOBS])
 
     def count_stalled(self) -> Mapping[tuple[str, ...], float]:
-        return _sum_up(((seen.counted.namespace,), 1) for seen in self._seen.values() if seen.stalled)
+        """0 where jobs exist and none of them stalls, so that there is a series to ask for."""
+        mine = (seen for (gvr, _, _), seen in self._seen.items() if gvr == TRAIN_JOBS)
+        return _sum_up(((seen.counted.namespace,), int(bool(seen.stalled))) for seen in mine)
 
     # Jobs of the v1 kinds
 

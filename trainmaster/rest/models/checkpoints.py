@@ -13,15 +13,15 @@ _CHECKPOINT: JsonDict = {
     "format": "torch-distributed",
     "step": 400,
     "attempt": 1,
-    "bytes": 2048,
+    "bytes": 1536,
     "modified_at": "2026-11-15T20:05:00Z",
-    "complete": True,
+    "complete": False,
     "committed": True,
-    "problem": None,
+    "problem": "step-000400/__0_0.distcp has 512 bytes and not 1,024",
     "pinned": False,
     "kept": ["newest", "last"],
-    "copied_from": None,
-    "files": [{"path": "step-000400/.metadata", "bytes": 1024}, {"path": "step-000400/__0_0.distcp", "bytes": 1024}],
+    "copied_from": "ann-first/step-000200",
+    "files": [{"path": "step-000400/.metadata", "bytes": 1024}, {"path": "step-000400/__0_0.distcp", "bytes": 512}],
     "file_count": 2,
 }
 
@@ -61,11 +61,11 @@ class CheckpointEntries(BaseModel):
                     "namespace": "ann",
                     "items": [_CHECKPOINT],
                     "count": 1,
-                    "bytes": 2048,
+                    "bytes": 1536,
                     "keep_last": 3,
-                    "keep_every": None,
+                    "keep_every": 1000,
                     "notes": [],
-                    "missing": None,
+                    "missing": "not on a cluster",
                 }
             ]
         }

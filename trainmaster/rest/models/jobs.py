@@ -29,7 +29,11 @@ _SUMMARY: JsonDict = {
         "metrics": {"loss": "0.31"},
         "updated_at": "2026-11-15T20:01:00Z",
     },
-    "stalled": None,
+    "stalled": {
+        "since": "2026-11-15T20:01:00Z",
+        "position": "400",
+        "message": "no step has come after step 400 within 300 s; until then one took at most 12 s",
+    },
     "labels": {"trainmaster.dev/user": "ann"},
     "requests": {"cpu": 4.0, "nvidia.com/gpu": 2.0},
     "priority": "urgent",

@@ -196,7 +196,7 @@ def test_stalls_are_counted_while_they_last_and_once_each() -> None:
         census.put(TRAIN_JOBS, make(stalled={"since": since, "message": "m"}))
     assert 'trainmaster_trainjob_stalls_total{namespace="team"} 1' in metrics.render()
     census.put(TRAIN_JOBS, make())
-    assert census.count_stalled() == {}
+    assert census.count_stalled() == {("team",): 0.0}
 
 
 def test_a_job_that_fails_at_its_stall_counts_as_one() -> None:
