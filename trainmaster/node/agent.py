@@ -419,7 +419,8 @@ class NodeAgent:
         if is_over:
             await self._keep_outputs(pod)
         before = pod.obj.status
-        saved = await self.runner.find_saved(pod.obj) if is_over and not pod.is_settled else ""
+        has_failed = is_over and decide_phase(pod.plan, pod.state) == "Failed"
+        saved = await self.runner.find_saved(pod.obj) if has_failed and not pod.is_settled else ""
         facts = StatusFacts(self.runner.find_address(pod.obj), rules=self._settings.rules, checkpoint=saved)
         after = build_status(pod.obj, pod.plan, pod.state, self._clock.now(), facts)
         changed = {name: after.get(name) for name in _OWN_FIELDS if before.get(name) != after.get(name)}
