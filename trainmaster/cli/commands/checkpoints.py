@@ -27,9 +27,9 @@ from pathlib import Path
 
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
-from trainmaster.cli.context import CommandContext, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.output import print_data, print_table
-from trainmaster.cli.servers.kept_jobs import add_job, find_uid
+from trainmaster.cli.servers.kept_jobs import add_action, find_uid
 from trainmaster.cli.terminal import confirm
 from trainmaster.history.checkpoints.choosing import NoCheckpoint, choose
 from trainmaster.history.checkpoints.copying import copy
@@ -53,15 +53,15 @@ _REASONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = _add(commands, "list", "all of them with step, attempt, size and state, the newest first")
+    listing = add_action(commands, "list", "all of them with step, attempt, size and state, the newest first")
     add_output(listing)
-    verifying = _add(commands, "verify", "read them completely and name damaged files")
+    verifying = add_action(commands, "verify", "read them completely and name damaged files")
     _add_name(verifying, "only this one (default: all)")
     add_output(verifying)
-    get = _add(commands, "get", "copy one to a directory of yours")
+    get = add_action(commands, "get", "copy one to a directory of yours")
     _add_name(get, "which one (default: the newest complete one)")
     get.add_argument("to", nargs="?", default="", metavar="DIR", help="where to put it (default: here)")
-    prune = _add(commands, "prune", "remove old ones; shows its plan and asks")
+    prune = add_action(commands, "prune", "remove old ones; shows its plan and asks")
     prune.add_argument("--keep-last", type=_read_count, default=0, metavar="N", help="keep the N newest complete ones")
     prune.add_argument(
         "--keep-every", type=_read_count, default=0, metavar="K", help="keep those whose step is a multiple of K, too"
@@ -72,17 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prune.add_argument("--dry-run", action="store_true", help="only show the plan")
     prune.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     for name, text in (("pin", "never let it be removed by a policy or prune"), ("unpin", "undo pin")):
-        pinning = _add(commands, name, text)
+        pinning = add_action(commands, name, text)
         pinning.add_argument("checkpoint", metavar="NAME|@STEP", help="which one")
-
-
-def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    add_home(parser)
-    add_job(parser)
-    return parser
 
 
 def _add_name(parser: argparse.ArgumentParser, text: str) -> None:

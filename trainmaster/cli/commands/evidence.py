@@ -22,8 +22,7 @@ from trainmaster.cli import exits
 from trainmaster.cli.context import CommandContext, add_home, add_output
 from trainmaster.cli.output import print_data
 from trainmaster.cli.servers.absent import explain_absent
-from trainmaster.cli.servers.flags import add_kind, read_job
-from trainmaster.cli.servers.kept_jobs import find_uid
+from trainmaster.cli.servers.kept_jobs import add_job, find_uid
 from trainmaster.cli.view.evidence import describe
 from trainmaster.history.evidence import Document, find, list_kept
 
@@ -33,14 +32,7 @@ _PATIENCE = 15.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_home(parser)
-    parser.add_argument(
-        "job", type=read_job, metavar="NAME", help="name of the TrainJob, or KIND/NAME; the newest if there are several"
-    )
-    add_kind(parser)
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help="default: %(default)s")
-    parser.add_argument(
-        "--uid", default="", metavar="UID", help="uid of the job, as shown by `trainmaster history list`"
-    )
+    add_job(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--attempt", type=int, metavar="N", help="of this attempt, from 0 (default: the last one that has any)"

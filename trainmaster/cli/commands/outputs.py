@@ -23,10 +23,10 @@ from pathlib import Path
 from trainmaster.app.home.folder import Home
 from trainmaster.bundles.walking import format_bytes
 from trainmaster.cli import exits
-from trainmaster.cli.context import CommandContext, add_home, add_output
+from trainmaster.cli.context import CommandContext, add_output
 from trainmaster.cli.output import print_data, print_table
 from trainmaster.cli.outputs import count_outputs
-from trainmaster.cli.servers.kept_jobs import add_job, find_uid
+from trainmaster.cli.servers.kept_jobs import add_action, find_uid
 from trainmaster.history.lost_files import describe_lost, list_lost
 from trainmaster.history.results import OUTPUTS, RESULTS, Output, choose, list_outputs, open_output
 from trainmaster.jobs.kinds import split_kind
@@ -35,23 +35,14 @@ from trainmaster.shim.trees import copy_data
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = _add(commands, "list", "all files with their sizes")
+    listing = add_action(commands, "list", "all files with their sizes")
     add_output(listing)
-    get = _add(commands, "get", "copy them to a directory of yours")
+    get = add_action(commands, "get", "copy them to a directory of yours")
     get.add_argument("paths", nargs="*", metavar="PATH", help="files or directories (default: all)")
     get.add_argument(
         "--to", default="", metavar="DIR", help="target directory, created if missing (default: NAME-outputs)"
     )
     get.add_argument("--overwrite", action="store_true", help="replace existing files")
-
-
-def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    add_home(parser)
-    add_job(parser)
-    return parser
 
 
 def run(options: argparse.Namespace, context: CommandContext) -> int:

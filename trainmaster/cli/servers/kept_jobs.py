@@ -7,13 +7,23 @@ import argparse
 from trainmaster.api.status import NotFound
 from trainmaster.app.home.folder import Home
 from trainmaster.cli import exits
-from trainmaster.cli.context import CommandContext
+from trainmaster.cli.context import CommandContext, add_home
 from trainmaster.cli.servers import connection as server
 from trainmaster.cli.servers.flags import add_kind, read_job
 from trainmaster.client.contract import Client
 from trainmaster.history.archive import FILE, Archive, ArchiveError, Filter
 from trainmaster.jobs.kinds import read_training_job, split_kind
 from trainmaster.jobs.lookups import get_training_job
+
+
+def add_action(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    """An action of such a command, with the arguments that name the job."""
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add_home(parser)
+    add_job(parser)
+    return parser
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
