@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from trainmaster.api.lifecycle.terms import find_deadline
 from trainmaster.api.meta import Fields
+from trainmaster.controllers.trainjob.status import has_failed_for
 from trainmaster.jobs.models.trainjobs import TrainJob
 from trainmaster.kit.timeline import Now
 
@@ -32,5 +33,4 @@ def find_time_left(trainjob: TrainJob, runtime: Fields | None, now: Now) -> floa
 
 def is_exceeded(trainjob: TrainJob) -> bool:
     """Whether this controller failed the job because of its deadline."""
-    failed = trainjob.find_condition("Failed")
-    return failed is not None and failed.get("status") == "True" and failed.get("reason") == REASON
+    return has_failed_for(trainjob, REASON)

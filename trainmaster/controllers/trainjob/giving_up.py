@@ -13,7 +13,7 @@ from trainmaster.api.training.failing import courses
 from trainmaster.client.view import View
 from trainmaster.controllers import budget
 from trainmaster.controllers.failures import describe
-from trainmaster.controllers.trainjob.status import fail
+from trainmaster.controllers.trainjob.status import fail, has_failed_for
 from trainmaster.engine.draft import ObjectDraft
 from trainmaster.jobs.models.jobsets import JobSet
 from trainmaster.jobs.models.trainjobs import TrainJob
@@ -44,5 +44,4 @@ def give_up(
 
 def is_given_up(trainjob: TrainJob, jobset: JobSet) -> bool:
     """Whether the JobSet goes on although the job was given up."""
-    failed = trainjob.find_condition("Failed")
-    return failed is not None and failed.get("reason") in _REASONS and not jobset.is_finished
+    return has_failed_for(trainjob, *_REASONS) and not jobset.is_finished

@@ -32,7 +32,7 @@ from trainmaster.api.training.pace import JobPace, format_position, is_at_end, r
 from trainmaster.api.training.reports import find_started
 from trainmaster.api.training.restarts import StallCount
 from trainmaster.client.view import View
-from trainmaster.controllers.trainjob.status import fail
+from trainmaster.controllers.trainjob.status import fail, has_failed_for
 from trainmaster.engine.draft import ObjectDraft
 from trainmaster.engine.plan import Effect
 from trainmaster.jobs.models.batch import Job
@@ -203,8 +203,7 @@ def _is_same(stored: Fields, stand: Stand) -> bool:
 
 def has_failed(trainjob: TrainJob) -> bool:
     """Whether this controller failed the job because of a stall."""
-    failed = trainjob.find_condition("Failed")
-    return failed is not None and failed.get("status") == "True" and failed.get("reason") == STALLED
+    return has_failed_for(trainjob, STALLED)
 
 
 def _build_status(stand: Stand, pace: JobPace, now: Now) -> Object:

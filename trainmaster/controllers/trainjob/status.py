@@ -91,6 +91,12 @@ def fail(draft: ObjectDraft, reason: str, message: str, now: datetime) -> None:
         draft.status.pop(name, None)
 
 
+def has_failed_for(trainjob: TrainJob, *reasons: str) -> bool:
+    """Whether the job failed for one of these reasons."""
+    failed = trainjob.find_condition("Failed")
+    return failed is not None and failed.get("status") == "True" and failed.get("reason") in reasons
+
+
 def _set_counts(status: Object, entries: Iterable[Fields]) -> None:
     counts = [{name: entry.get(name, 0) for name in _COUNTS} for entry in entries]
     if counts or status.get("jobsStatus"):
